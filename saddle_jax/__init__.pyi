@@ -53,8 +53,7 @@ from .core.trees import replicate as replicate
 from .devices.lifting import agent_mesh as agent_mesh
 from .devices.lifting import stacked_sharding as stacked_sharding
 from .experiment import Comparison as Comparison
-from .experiment import Problem as Problem
-from .experiment import Run as Run
+from .experiment import Experiment as Experiment
 from .experiment import compare as compare
 from .graphs.base_graph import base_graph as base_graph
 from .graphs.directed import directed as directed

@@ -22,9 +22,9 @@ from saddle_jax.kernels.convolution import ConvImpl
 from saddle_jax.models import make_model
 from saddle_jax.models.functions import Functions, functions
 from saddle_jax.models.layers import NORMS, Norm
-from saddle_jax.report import figures, page
+from saddle_jax.report import comparisons, figures, page
 from saddle_jax.report.landscape import save_numbers, write_all
-from saddle_jax.report.tables import as_text
+from saddle_jax.report.tables import as_latex, as_text
 from saddle_jax.runs.metrics import read_metrics
 from saddle_jax.runs.run_name import run_name
 from saddle_jax.runs.schema import read_result
@@ -33,7 +33,7 @@ from saddle_jax.settings import sweep
 from saddle_jax.settings.config import Config
 from saddle_jax.tasks.objectives import Metric, Objective, objective_of
 from saddle_jax.training import loop, program, reopen
-from saddle_jax.training.build import Parts, Trial
+from saddle_jax.training.build import Trial, of_settings
 from saddle_jax.training.progress import Screen
 
 
@@ -70,6 +70,10 @@ class Table:
     def __str__(self) -> str:
         return as_text(self.rows)
 
+    def latex(self) -> str:
+        """Returns the table in LaTeX, with booktabs rules."""
+        return as_latex(self.rows)
+
     def _repr_html_(self) -> str:
         head, *body = self.rows
         top = "".join(f"<th>{escape(cell)}</th>" for cell in head)
@@ -79,20 +83,21 @@ class Table:
         return f"<table><thead><tr>{top}</tr></thead><tbody>{lines}</tbody></table>"
 
 
-# What is to be learned, from objects: data, a model, a loss, and how the data is partitioned.
+# Settings that the objects of an experiment decide.
+_OF_OBJECTS = (
+    "method", "gradient", "topology", "agents", "model", "dataset", "objective", "learning_rate", "schedule",
+    "warmup_epochs", "faults", "timing",
+)  # fmt: skip
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Problem:
-    """Data, a model and a loss; what each agent has of the data, and how a model is judged.
+class Experiment:
+    """A method, data, a model and a loss: one run, or several that differ in seed and numbers, in one folder.
 
-    >>> x = np.linspace(-1, 1, 80)[:, None]
-    >>> line = (lambda key: {"w": jnp.zeros(1)}, lambda params, x: x @ params["w"])
-    >>> problem = sj.Problem((x, 3 * x[:, 0]), (x, 3 * x[:, 0]), model=line)
-    >>> problem.dataset.objective, problem.dataset.size
-    ('regression', 80)
+    The same program resumes an interrupted run, bit for bit, and leaves a finished one alone. A run whose
+    method, model or loss computes something else than when it began is refused.
 
-    Attributes:
+    Args:
+      method: a Method; or, where `sweep` names numbers, a function of these numbers that makes one.
       train: samples to train with: (inputs, targets), or any tree of arrays [N, ...] for a loss of your own;
         a list of these where they are divided already, one for each agent. Or the name of a dataset of ours
         or of tfds, a file .npz, a folder of images by class, a dict of Hugging Face splits, or a
@@ -103,211 +108,99 @@ class Problem:
       loss: "classification", "regression", "language"; a function (params, batch) -> loss, or (loss, aux), of
         one agent; or "auto": what the data are for.
       metrics: metrics of your own, `sj.Metric(name, better, function)`; tables show the first.
-      partition: how samples are divided, as the setting of this name: "dirichlet(0.1)", "shards(2)", "iid".
-      norm: normalization of a network of ours.
       name: what the data are called; the default is their own name.
-      data_dir: folder of datasets that tfds prepared.
-    """
-
-    train: Any
-    test: Any = None
-    model: Any = None
-    loss: Any = "auto"
-    metrics: Sequence[Metric] = ()
-    partition: str = "auto"
-    norm: str = "evonorm"
-    name: str | None = None
-    data_dir: str | os.PathLike | None = None
-
-    def __post_init__(self) -> None:
-        checks.choice("norm", self.norm, NORMS)
-        if not (callable(self.loss) or isinstance(self.loss, str | Objective)):
-            raise ArgumentError(
-                "loss must be the name of an objective or a function (params, batch), got "
-                f"{checks.shown(self.loss)}"
-            )
-        if isinstance(self.metrics, Metric):
-            raise ArgumentError(f"metrics must be a list of sj.Metric, got {self.metrics!r}")
-        self.network("auto")  # refuses what is no model
-        self.objective(self.network("auto"))  # and what is no loss
-
-    @functools.cached_property
-    def dataset(self) -> Dataset:
-        """The data, as every run sees them."""
-        data = _dataset(self)
-        return dataclasses.replace(data, name=self.name) if self.name else data
-
-    @functools.cached_property
-    def network(self) -> Callable[[ConvImpl], Functions]:
-        """The model as functions, by the way in which it is compiled; a user's own has but one."""
-        if self.model is not None and not isinstance(self.model, str):
-            model = functions(self.model)
-            return lambda conv_impl: model
-        name, norm, outputs = (
-            self.model or self.dataset.model,
-            cast(Norm, self.norm),
-            self.dataset.num_outputs,
-        )
-        return functools.cache(lambda conv_impl: make_model(name, outputs, norm, conv_impl))
-
-    @functools.cached_property
-    def objective(self) -> Callable[[Functions], Objective]:
-        """The loss and metrics for a model."""
-        loss = self.dataset.objective if isinstance(self.loss, str) and self.loss == "auto" else self.loss
-        return functools.cache(lambda model: objective_of(loss, model, tuple(self.metrics)))
-
-    def settings(self) -> dict[str, Any]:
-        """Returns the settings of a run that the problem decides, as config.json has them."""
-        by_name = isinstance(self.train, str) and not self.name
-        model = self.model if isinstance(self.model, str) else None
-        loss = self.loss if isinstance(self.loss, str) else shown(self.objective(self.network("auto")).name)
-        return {
-            "dataset": self.train if by_name else shown(self.dataset.name),
-            "data_dir": str(self.data_dir or ""),
-            "model": "auto" if self.model is None else model or shown(self.network("auto").name),
-            "norm": self.norm,
-            "objective": loss,
-            "partition": self.partition,
-        }
-
-    def parts(self, topology: Graphs, method: Callable[..., Method]) -> Parts:
-        """Returns the parts of runs on this problem; `method` is a function of the swept numbers."""
-
-        def on_graph(
-            config: Config, graph: Graphs, steps_per_epoch: int, numbers: Mapping[str, Any]
-        ) -> Method:
-            made = method(**{name.removeprefix("method."): value for name, value in numbers.items()})
-            return dataclasses.replace(made, topology=graph)
-
-        return Parts(
-            self.dataset,
-            self.network,
-            self.objective,
-            topology=lambda config: topology,
-            method=on_graph,
-            rate=lambda config, steps_per_epoch, numbers: None,
-        )
-
-
-def shown(name: str) -> str:
-    """Returns how settings name an object of a program: <NAME>."""
-    plain = "".join(letter for letter in name if letter.isprintable() and letter not in "<>")
-    return f"<{plain[:80] or 'nameless'}>"
-
-
-def _dataset(problem: Problem) -> Dataset:
-    train, test = problem.train, problem.test
-    brings_test = isinstance(train, str | os.PathLike | Dataset) or user_data.is_huggingface(train)
-    if brings_test != (test is None):
-        kind = type(train).__name__
-        expected = f"must not be given beside a {kind}, which brings it" if brings_test else "must be given"
-        raise ArgumentError(f"test {expected}")
-    if isinstance(train, str | os.PathLike):
-        return sources.load(os.fspath(train), problem.data_dir)
-    if test is None:
-        return sources.dataset_of(train, problem.name or "data")
-    objective = problem.loss if isinstance(problem.loss, str) and problem.loss != "auto" else None
-    return user_data.from_samples(train, test, objective=objective)
-
-
-# A run as an object: it trains, resumes and shows as the command does, in the same loop and folder.
-
-
-# Settings that a run takes beside its problem and method; the others are theirs, or stand in the signature.
-SETTINGS = (
-    "augmentation",
-    "checkpoint_every_steps",
-    "devices",
-    "diagnostics",
-    "eval_agents",
-    "eval_every_epochs",
-    "agents_per_call",
-    "keep_checkpoints",
-    "keep_every_epochs",
-    "log_every_steps",
-    "conv_impl",
-    "precision",
-    "sharpness_every_epochs",
-    "sharpness_images",
-    "steps_per_dispatch",
-    "subset",
-)
-
-
-class Run:
-    """One run of a method on a problem, or several that differ in seed and numbers, in one folder.
-
-    The same program resumes an interrupted run, bit for bit, and leaves a finished one alone. A run whose
-    method, model or loss computes something else than when it began is refused.
-
-    Args:
-      problem: what is learned.
-      method: a Method; or, where `sweep` names numbers, a function of these numbers that makes one.
-      epochs: how many passes over each agent's data there are.
-      batch_size: samples per agent and step.
-      seed: of partition, initialisation, batches and all random choices.
       seeds: several of them, in place of `seed`: all run in one program, each as if alone.
-      sweep: numbers to try, such as {"learning_rate": [0.01, 0.1]}: all combinations, in one program.
-      weight_decay: what the method adds to gradients, for the optimum of tasks that know it, such as convex:
-        nobody but you can tell what a Method does.
-      workdir: the run's folder; None is runs/NAME, named after problem and method.
-      settings: others of `saddle settings`, such as eval_every_epochs=1; SETTINGS lists them.
+      sweep: numbers to try, such as {"rho": [0, 0.1]}: all combinations, in one program.
+      workdir: the run's folder; None is runs/NAME, named after data and method.
+      settings: others of `saddle settings`, such as epochs=20, batch_size=32, partition="dirichlet(0.1)".
 
     >>> x = np.linspace(-1, 1, 80)[:, None]
     >>> line = (lambda key: {"w": jnp.zeros(1)}, lambda params, x: x @ params["w"])
-    >>> problem = sj.Problem((x, 3 * x[:, 0]), (x, 3 * x[:, 0]), model=line, name="line")
-    >>> sj.Run(problem, sj.qgm(sj.ring(4), 0.1), epochs=20, workdir="runs/line")  # .train() trains it
-    Run(line, qgm, workdir='runs/line')
+    >>> samples = (x, 3 * x[:, 0])
+    >>> sj.Experiment(sj.qgm(sj.ring(4), 0.1), samples, samples, model=line, name="line", workdir="runs/line")
+    Experiment(line, qgm, workdir='runs/line')
     """
 
     def __init__(
         self,
-        problem: Problem,
         method: Method | Callable[..., Method],
+        train: Any,
+        test: Any = None,
         *,
-        epochs: int,
-        batch_size: int = 32,
-        seed: int = 0,
+        model: Any = None,
+        loss: Any = "auto",
+        metrics: Sequence[Metric] = (),
+        name: str | None = None,
         seeds: Sequence[int] = (),
         sweep: Mapping[str, Sequence[float]] | None = None,
         workdir: str | os.PathLike | None = None,
-        weight_decay: float = 0.0,
         **settings: Any,
     ):
-        if not isinstance(problem, Problem):
-            raise ArgumentError(f"problem must be a sj.Problem, got {checks.shown(problem)}")
-        for name in settings:
-            if name not in SETTINGS:
-                raise ArgumentError(f"settings of a run must be of {', '.join(SETTINGS)}, got {name!r}")
+        free = [field.name for field in dataclasses.fields(Config) if field.name not in _OF_OBJECTS]
+        for setting in settings:
+            checks.known("setting", setting, free)
         swept = {name: _numbers(name, values) for name, values in (sweep or {}).items()}
         firsts = {name: values[0] for name, values in swept.items()}
         make = functools.partial(_maker(method, swept), **firsts)  # numbers that are swept go before
         made = make()
-        self.problem, self.method = problem, made
+        norm, data_dir = settings.get("norm", Config.norm), settings.get("data_dir", Config.data_dir)
+        checks.choice("norm", norm, NORMS)
+        data = _dataset(train, test, loss, name, data_dir)
+        network_of = _network_of(model, data, norm)
+        objective_of = _objective_of(loss, data, metrics)
+        network = network_of("auto")  # refuses what is no model
+        learned = objective_of(network)  # and what is no loss
+        self.method = made
         self.config = Config(
-            **problem.settings(),
-            method=shown(made.name),
-            topology=shown(made.topology.name),
-            agents=made.topology.size,
-            epochs=epochs,
-            batch_size=batch_size,
-            seed=seed,
-            seeds=",".join(str(checks.whole("seeds", one, at_least=0)) for one in _listed("seeds", seeds)),
-            sweep=" ".join(f"method.{name}:{','.join(map(repr, values))}" for name, values in swept.items()),
-            weight_decay=weight_decay,
             **settings,
+            method=_shown(made.name),
+            topology=_shown(made.topology.name),
+            agents=made.topology.size,
+            dataset=train if isinstance(train, str) and not name else _shown(data.name),
+            model="auto" if model is None else model if isinstance(model, str) else _shown(network.name),
+            objective=loss if isinstance(loss, str) else _shown(learned.name),
+            seeds=",".join(str(checks.whole("seeds", one, at_least=0)) for one in _listed("seeds", seeds)),
+            sweep=" ".join(f"method.{name}={','.join(map(repr, values))}" for name, values in swept.items()),
         )
-        self._parts: Parts = problem.parts(made.topology, make)
+
+        def method_on(
+            config: Config, graph: Graphs, steps_per_epoch: int, numbers: Mapping[str, Any]
+        ) -> Method:
+            own = {name.removeprefix("method."): value for name, value in numbers.items()}
+            return dataclasses.replace(make(**own), topology=graph)
+
+        self.trial = Trial(
+            self.config,
+            data,
+            network_of,
+            objective_of,
+            topology_of=lambda config: made.topology,
+            method_of=method_on,
+            rate_of=lambda config, steps_per_epoch, numbers: None,
+        )
         self.workdir = pathlib.Path(workdir or f"runs/{run_name(self.config)}")
 
+    @classmethod
+    def from_settings(cls, settings: Config, workdir: str | os.PathLike | None = None) -> "Experiment":
+        """Makes the experiment that settings name, as `saddle train` does.
+
+        >>> sj.Experiment.from_settings(sj.Settings(method="qgm(beta=0.5)", epochs=2), workdir="runs/qgm")
+        Experiment(digits, qgm, workdir='runs/qgm')
+        """
+        self = cls.__new__(cls)
+        self.config, self.trial = settings, of_settings(settings)
+        self.method = self.trial.each()[0].method_on(self.trial.topology)
+        self.workdir = pathlib.Path(workdir or f"runs/{run_name(settings)}")
+        return self
+
     def __repr__(self) -> str:
-        return f"Run({self.problem.dataset.name}, {self.method.name}, workdir={str(self.workdir)!r})"
+        return f"Experiment({self.trial.data.name}, {self.method.name}, workdir={str(self.workdir)!r})"
 
     def train(self, quiet: bool = False) -> dict[str, Any]:
         """Trains, or goes on training, and draws curves.png; returns what result.json says."""
         with contextlib.closing(Screen(quiet)) as screen:
             result = loop.train(
-                self.config, self.workdir, screen, curvature=sharpness.metrics, parts=self._parts
+                self.config, self.workdir, screen, curvature=sharpness.metrics, trial=self.trial
             )
         figures.plot_curves([self.workdir], self.workdir / "curves.png")
         return result
@@ -384,7 +277,7 @@ class Run:
 
     @functools.cached_property
     def _whole(self) -> program.Program:
-        return program.build(dataclasses.replace(self.config, devices="1"), self._parts)
+        return program.build(dataclasses.replace(self.config, devices="1"), self.trial)
 
     def _open(self, trial: int | None) -> tuple[Trial, int, Params]:
         if trial is None and self.config.has_trials:
@@ -442,20 +335,69 @@ def _maker(method: Any, swept: Mapping[str, Sequence[float]]) -> Callable[..., M
     return make
 
 
-# Several runs side by side: made where they are missing, then one table, one picture, one page.
+def _shown(name: str) -> str:
+    """Returns how settings name an object of a program: <NAME>."""
+    plain = "".join(letter for letter in name if letter.isprintable() and letter not in "<>")
+    return f"<{plain[:80] or 'nameless'}>"
+
+
+def _dataset(train: Any, test: Any, loss: Any, name: str | None, data_dir: str) -> Dataset:
+    """Returns the samples as every run sees them, before a subset is chosen."""
+    brings_test = isinstance(train, str | os.PathLike | Dataset) or user_data.is_huggingface(train)
+    if brings_test != (test is None):
+        kind = type(train).__name__
+        expected = f"must not be given beside a {kind}, which brings it" if brings_test else "must be given"
+        raise ArgumentError(f"test {expected}")
+    if isinstance(train, str | os.PathLike):
+        data = sources.load(os.fspath(train), data_dir or None)
+    elif test is None:
+        data = sources.dataset_of(train, name or "data")
+    else:
+        objective = loss if isinstance(loss, str) and loss != "auto" else None
+        data = user_data.from_samples(train, test, objective=objective)
+    return dataclasses.replace(data, name=name) if name else data
+
+
+def _network_of(model: Any, data: Dataset, norm: str) -> Callable[[ConvImpl], Functions]:
+    """Returns the model as functions, by the way in which it is compiled; a user's own has but one."""
+    if model is not None and not isinstance(model, str):
+        network = functions(model)
+        return lambda conv_impl: network
+    return functools.cache(
+        lambda conv_impl: make_model(model or data.model, data.num_outputs, cast(Norm, norm), conv_impl)
+    )
+
+
+def _objective_of(loss: Any, data: Dataset, metrics: Sequence[Metric]) -> Callable[[Functions], Objective]:
+    """Returns the loss and metrics for a model."""
+    if not (callable(loss) or isinstance(loss, str | Objective)):
+        raise ArgumentError(
+            f"loss must be the name of an objective or a function (params, batch), got {checks.shown(loss)}"
+        )
+    if isinstance(metrics, Metric):
+        raise ArgumentError(f"metrics must be a list of sj.Metric, got {metrics!r}")
+    chosen = data.objective if isinstance(loss, str) and loss == "auto" else loss
+    return functools.cache(lambda model: objective_of(chosen, model, tuple(metrics)))
+
+
+# Several runs side by side: made where they are missing, then their tables, one picture, one page.
 
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """Runs that have ended, by the names that they are compared under.
+    """Experiments that have ended, by the names that they are compared under.
 
     Attributes:
-      runs: the runs by name.
+      experiments: the experiments by name.
       table: mean and standard deviation over seeds of the metric that they share.
+      intervals: the same with the 95 % intervals of the means.
+      differences: paired differences to the first one over common seeds, with 95 % intervals.
     """
 
-    runs: Mapping[str, Run]
+    experiments: Mapping[str, Experiment]
     table: Table
+    intervals: Table
+    differences: Table
 
     def __str__(self) -> str:
         return str(self.table)
@@ -466,43 +408,47 @@ class Comparison:
     def figure(self, path: str | pathlib.Path | None = None, x: str | None = None) -> Picture:
         """Draws the curves of all runs; the default place is comparison.png beside the first one's folder."""
         place = pathlib.Path(path or self._beside("comparison.png"))
-        figures.plot_curves(self._folders, place, x, names=list(self.runs))
+        figures.plot_curves(self._folders, place, x, names=list(self.experiments))
         return Picture(place)
 
     def report(self, path: str | pathlib.Path | None = None) -> Page:
         """Writes one page of all runs; the default place is report.html beside the first one's folder."""
         place = pathlib.Path(path or self._beside("report.html"))
-        page.write_page(self._folders, place, names=list(self.runs))
+        page.write_page(self._folders, place, names=list(self.experiments))
         return Page(place)
 
     @property
     def _folders(self) -> list[pathlib.Path]:
-        return [run.workdir for run in self.runs.values()]
+        return [one.workdir for one in self.experiments.values()]
 
     def _beside(self, name: str) -> pathlib.Path:
         return self._folders[0].parent / name
 
 
-def compare(runs: Mapping[str, Run], quiet: bool = False) -> Comparison:
-    """Trains runs that have not ended, one after the other, and returns them side by side.
+def compare(experiments: Mapping[str, Experiment], quiet: bool = False) -> Comparison:
+    """Trains experiments that have not ended, one after the other, and returns them side by side.
 
     Args:
-      runs: the runs by the names that tables and pictures give them; each has a folder of its own.
+      experiments: by the names that tables and pictures give them; each has a folder of its own.
       quiet: whether nothing is printed while they train.
     """
-    if not runs or not all(isinstance(run, Run) for run in runs.values()):
-        raise ArgumentError(f"runs must be sj.Run by name, got {checks.shown(runs)}")
-    folders = [run.workdir.resolve() for run in runs.values()]
+    if not experiments or not all(isinstance(one, Experiment) for one in experiments.values()):
+        raise ArgumentError(f"experiments must be sj.Experiment by name, got {checks.shown(experiments)}")
+    folders = [one.workdir.resolve() for one in experiments.values()]
     if len(set(folders)) < len(folders):
-        raise ArgumentError(f"runs must have folders of their own, got {', '.join(map(str, folders))}")
-    for name, run in runs.items():
+        raise ArgumentError(f"experiments must have folders of their own, got {', '.join(map(str, folders))}")
+    for name, one in experiments.items():
         if not quiet:
             print(f"\n{name}", flush=True)
-        run.train(quiet)
-    found = {name: load_runs([run.workdir]) for name, run in runs.items()}
+        one.train(quiet)
+    found = {name: load_runs([one.workdir]) for name, one in experiments.items()}
     headline = headline_of([run for several in found.values() for run in several])
-    rows = [["run", f"test {headline.title}{headline.unit}", "seeds"]]
-    for name, several in found.items():
-        cell = cell_of(several)
-        rows.append([name, cell.text(), str(len(cell.scores))])
-    return Comparison(dict(runs), Table(rows))
+    cells, axes = {(name,): cell_of(several) for name, several in found.items()}, {"run": list(found)}
+    head = ["run", f"test {headline.title}{headline.unit}", "seeds"]
+    rows = [[name, cell.text(), str(len(cell.scores))] for (name,), cell in cells.items()]
+    return Comparison(
+        dict(experiments),
+        Table([head, *rows]),
+        Table(comparisons.intervals(cells, axes)),
+        Table(comparisons.differences(cells, axes)),
+    )

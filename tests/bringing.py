@@ -63,9 +63,9 @@ def needy(topology, learning_rate, needed):
 SMALL = ["--agents=4", "--model=logistic", "--epochs=1", "--batch_size=64",
          "--log_every_steps=1", "--devices=1"]  # fmt: skip
 BROUGHT = ["--method=mine.py:method(beta=0.8)", "--gradient=mine.py:estimator(radius=0.1)",
-           "--compressor=mine.py:Compressor(size=2)", "--topology=mine.py:graph"]  # fmt: skip
-OURS = ["--method=qgm", "--beta=0.8", "--gradient=sam(rho=0.1)",
-        "--compressor=sign", "--topology=ring"]  # fmt: skip
+           "--method.compressor=mine.py:Compressor(size=2)", "--topology=mine.py:graph"]  # fmt: skip
+OURS = ["--method=qgm", "--method.beta=0.8", "--gradient=sam(rho=0.1)",
+        "--method.compressor=sign", "--topology=ring"]  # fmt: skip
 
 
 def saddle(*arguments):

@@ -53,15 +53,15 @@ MINUTES = {
         "--model=logistic --epochs=1 --eval_every_epochs=1"
     ),
     "bin/saddle compare": "--model=logistic --epochs=1",
-    "bin/saddle compare --methods=dpsgd,qgm,ngm": ("--model=logistic --epochs=1 --methods=cga --seeds=0"),
-    "bin/saddle compare --methods=qgm --gradients=": (
-        "--model=logistic --epochs=1 --gradients=none,gsam --seeds=0"
+    "bin/saddle compare --compare=method=dpsgd,qgm,ngm": ("--model=logistic --epochs=1 --compare=method=cga --seeds=0"),
+    "bin/saddle compare --compare=method=qgm --compare=gradient=": (
+        "--model=logistic --epochs=1 --compare=gradient=plain,gsam --seeds=0"
     ),
-    "bin/saddle compare --methods=dpsgd,qgm,gradient_tracking": (
-        "--model=logistic --epochs=1 --methods=kgt --drop_rates=0.1 --seeds=0"
+    "bin/saddle compare --compare=method=dpsgd,qgm,gradient_tracking": (
+        "--model=logistic --epochs=1 --compare=method=kgt --compare=faults.drop=0.1 --seeds=0"
     ),
-    "bin/saddle compare --methods=dpsgd,d2": (
-        "--model=logistic --epochs=1 --methods=d2 --topologies=ring --drop_rates=0,0.1"
+    "bin/saddle compare --compare=method=dpsgd,d2": (
+        "--model=logistic --epochs=1 --compare=method=d2 --compare=topology=ring --compare=faults.drop=0,0.1"
     ),
     "bin/saddle sharpness": "--images=64",
     "bin/saddle landscape": "--images=64 --points=3",

@@ -12,7 +12,7 @@ saddle trains deep networks on agents that have no server, and compares how they
   saddle demo                       the paper's point, in about 90 seconds
   saddle train --method=q_saddle    train one run: digits, ten agents in a ring
   saddle serve runs                 look at the runs while they train
-  saddle compare --methods=qgm,q_saddle --workdir=runs/two
+  saddle compare --compare=method=qgm,q_saddle --workdir=runs/two
   saddle settings                   what --NAME=VALUE may be
 
 saddle --help lists all verbs, saddle VERB --help the options of one.

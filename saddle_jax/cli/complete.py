@@ -14,7 +14,6 @@ _NAMES = {
     "method": "saddle_jax.methods:METHODS",
     "gradient": "saddle_jax.sam:GRADIENTS",
     "topology": "saddle_jax.graphs:GRAPHS",
-    "compressor": "saddle_jax.compression:COMPRESSORS",
     "model": "saddle_jax.models:NAMES",
     "dataset": "saddle_jax.data.sources:KNOWN",
     "schedule": "saddle_jax.settings.config:SCHEDULES",

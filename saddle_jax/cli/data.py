@@ -3,7 +3,7 @@
 from absl import flags
 
 from saddle_jax.base.checks import ArgumentError
-from saddle_jax.cli.verb import Output, given_settings, picture_file, picture_option, text, verb, writing
+from saddle_jax.cli.verb import Output, picture_file, picture_option, settings_of, text, verb, writing
 
 _THEME = "Data, and your own"
 _DATA_DIR = text(
@@ -67,10 +67,9 @@ def data_partition(options: flags.FlagValues, out: Output) -> None:
     from saddle_jax import data
     from saddle_jax.report.datasets import partition_record, partition_rows
     from saddle_jax.report.plots import plot_partition
-    from saddle_jax.settings.config import Config
 
     path = options.plot and picture_file(options.plot, "", "plot")
-    config = Config(**{"partition": "dirichlet", **given_settings(options)})
+    config = settings_of(options, partition="dirichlet")
     dataset = data.load(config.dataset, config.data_dir or None)
     if (labels := dataset.labels) is None or dataset.shares is not None:
         raise ArgumentError(f"dataset must have classes to be partitioned by, got {config.dataset!r}")

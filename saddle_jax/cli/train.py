@@ -24,11 +24,13 @@ from saddle_jax.cli.verb import (
     Output,
     boolean,
     doing,
-    file_settings,
-    given_settings,
     integer,
+    items,
+    named_options,
     refuse,
+    repeated,
     setting_fields,
+    settings_of,
     text,
     verb,
 )
@@ -55,36 +57,38 @@ VARIABLE = "SADDLE_COMMAND"
 )
 def train(options: flags.FlagValues, out: Output) -> int:
     """Train one run, or several at once with --seeds and --sweep; --plan first checks whether it fits."""
-    from saddle_jax.settings.config import Config
-
-    settings = file_settings(options).to_json() | given_settings(options)
     if options.plan:
         needless = ("workdir", "profile", "picture", "coordinator", "processes")
         refuse(options, needless, "not be given with --plan")
-        return _plan(Config(**settings), options.target, out)
+        return _plan(settings_of(options), options.target, out)
     refuse(options, ("target",), "be given with --plan: a run is trained on the devices that are here")
-    if not settings["sweep"]:
-        Config(**settings)  # errors are reported before waiting for other processes
+    from saddle_jax.settings.sweep import parse_axes
+
+    varied = parse_axes(" ".join(options.sweep or []))
+    config = settings_of(options, own={"sweep", *varied})  # errors are told before waiting for others
 
     from saddle_jax.devices import hosts
 
     timeouts = {"timeout": options.join_timeout, "heartbeat_timeout": options.heartbeat_timeout}
     hosts.join(options.coordinator, options.processes, options.process, **timeouts)
-    return _train(settings, options, out)  # after joining: it starts JAX's backends
+    return _train(config, options, out)  # after joining: it starts JAX's backends
 
 
-def _train(settings: dict[str, Any], options: flags.FlagValues, out: Output) -> int:
+def _train(config: Any, options: flags.FlagValues, out: Output) -> int:
     from saddle_jax.devices import hosts
     from saddle_jax.runs.run_name import run_name, sweep_name
-    from saddle_jax.training.sweep import runs_of_sweep
+    from saddle_jax.training.sweep import read_axes, runs_of_sweep
 
     out.is_silent |= not hosts.writes()
-    folder = pathlib.Path(options.workdir or f"runs/{sweep_name(settings)}")
-    found = runs_of_sweep(settings, folder)
+    if axes := read_axes(" ".join(options.sweep) if options["sweep"].present else config.sweep):
+        config = dataclasses.replace(config, sweep="")
+    folder = pathlib.Path(options.workdir or f"runs/{sweep_name(config, axes) if axes else run_name(config)}")
+    fixed = {name: value for name, value in named_options(options).items() if name.split(".")[0] in axes}
+    found = runs_of_sweep(config, axes, folder, fixed=fixed)
     if list(found.runs) != [folder]:
         return _sweep(found, folder, out, options.picture)
     config = found.runs[folder]
-    workdir = pathlib.Path(options.workdir or f"runs/{run_name(config)}")
+    workdir = folder if options.workdir or not axes else pathlib.Path(f"runs/{run_name(config)}")
     if not out.is_silent:
         _tell_unused_gpu()
     result = run_training(
@@ -144,70 +148,71 @@ def _sweep(found: Any, folder: pathlib.Path, out: Output, picture: str) -> int:
     return status or (MISTAKE if found.refused else 0)
 
 
-# The options that span a comparison's grid: the setting that each varies, its default and description.
-_LISTS = {
-    "methods": ("method", "qgm,q_saddle", "Methods to compare, with or without options: qgm,gut(mu=0.5)."),
-    "compressors": ("compressor", "none", "Compressors; drops of accuracy are relative to the first one."),
-    "seeds": ("seed", "0,1,2", "Seeds."),
-    "gradients": ("gradient", "", "Gradient estimators, such as none,sam,looksam(every=10) (default: auto)."),
-    "topologies": ("topology", "", "Graphs, such as ring,torus (default: that of the settings)."),
-    "drop_rates": ("", "", "Shares of lost messages, such as 0,0.1 (default: that of the settings)."),
-}
-
-
 @verb(
     "Train and compare",
-    *(text(name, default, meaning) for name, (_, default, meaning) in _LISTS.items()),
+    repeated(
+        "compare",
+        ["method=qgm,q_saddle"],
+        "What is compared, SETTING=VALUE,VALUE,...: method=qgm,gut(mu=0.5), method.compressor=none,sign, "
+        "faults.drop=0,0.1; differences are to the first value.",
+    ),
+    text("seeds", "0,1,2", "Seeds of each."),
+    items("labels", [], "Names of the compared lines in pictures, in their order."),
     text("workdir", None, "Folder of the comparison."),
-    boolean("single_program", True, "Train seeds and drop rates in one program, where memory suffices."),
+    boolean("single_program", True, "Train seeds and numbers in one program, where memory suffices."),
     PICTURE,
     settings=True,
-    without=("sweep", *(setting for setting, default, _ in _LISTS.values() if default)),
-    example="compare --methods=qgm,q_saddle --workdir=runs/two",
+    without=("sweep", "seed"),
+    example="compare --compare method=qgm,q_saddle --workdir=runs/two",
 )
 @user_code.reading_once()  # all runs use the same version of user code
 def compare(options: flags.FlagValues, out: Output) -> int:
-    """Train a grid of methods, compressors, graphs and seeds, and print a table of results."""
-    from saddle_jax.training.sweep import parse_grid, runs_of_grid
+    """Train all combinations of methods, compressors, graphs and so on, and print a table of results."""
+    from saddle_jax.settings.sweep import parse_seeds
+    from saddle_jax.training.sweep import over_seeds, read_axes, runs_of_sweep
 
     if not options.workdir:
         raise ArgumentError("workdir must be given: --workdir=DIR, one folder for all runs")
-    for name, (setting, default, _) in _LISTS.items():
-        if setting and not default and options[name].value and options[setting].present:
-            raise ArgumentError(f"{setting} must not be given beside --{name}, which lists them")
-    grid = parse_grid(**{name: options[name].value or "" for name in _LISTS})
-    settings = file_settings(options).to_json() | given_settings(options, own=("seeds",))
+    axes, seeds = read_axes(" ".join(options.compare)), parse_seeds(options.seeds)
+    if not axes or not seeds:
+        raise ArgumentError(f"{'seeds' if axes else 'compare'} must list at least one, got nothing")
+    for name in axes:
+        if name in options and options[name].present:
+            raise ArgumentError(f"{name} must not be given beside --compare {name}=..., which lists them")
+    settings, single_program = settings_of(options, own={"seeds", *axes}), options.single_program
+    fixed = {name: value for name, value in named_options(options).items() if name.split(".")[0] in axes}
     folder = pathlib.Path(options.workdir)
-    found, notes, impossible = runs_of_grid(settings, grid, folder, single_program=options.single_program)
-    if not found:
-        raise ArgumentError(impossible[0])
-    ended, status = _run_found(found, notes, impossible, out)
+    found = runs_of_sweep(settings, axes, folder, fixed=fixed, single_program=single_program, below=True)
+    if not found.runs:
+        raise ArgumentError(found.refused[0])
+    found = over_seeds(found, seeds, single_program=single_program)
+    ended, status = _run_found(found.runs, found.notes, found.refused, out)
     if status == signals.STATUS:
         return status
     if ended:
-        _show_compared(ended, grid, folder, options.picture, out)
-    return status or (MISTAKE if impossible else 0)
+        _show_compared(ended, axes, options, out)
+    return status or (MISTAKE if found.refused else 0)
 
 
-def _show_compared(ended: Any, grid: Any, folder: pathlib.Path, picture: str, out: Output) -> None:
-    """Prints and writes the scores of a grid, their intervals and differences, and draws the curves."""
+def _show_compared(ended: Any, axes: Any, options: flags.FlagValues, out: Output) -> None:
+    """Prints and writes the scores of a comparison, their intervals and differences, and draws the curves."""
     from saddle_jax.report.comparisons import cells_of, comparison, differences, intervals, numbers
     from saddle_jax.report.figures import plot_curves
     from saddle_jax.report.tables import as_records, write_all
     from saddle_jax.runs.table import headline_of, load_runs
 
-    runs = load_runs(ended)
-    cells, headline = cells_of(runs, grid), headline_of(runs)
-    alone, between = numbers(cells, grid, headline), differences(cells, grid)
+    folder, runs = pathlib.Path(options.workdir), load_runs(ended)
+    cells, headline = cells_of(runs, axes), headline_of(runs)
+    alone, between = numbers(cells, axes, headline), differences(cells, axes)
     seeds = max((len(cell.scores) for cell in cells.values()), default=0)
     title = (
         f"test {headline.title} of the consensus model{headline.unit}, "
         f"mean +- standard deviation over seeds (n = {seeds})"
     )
-    tables = [(comparison(cells, grid), "comparison", title)]
+    tables = [(comparison(cells, axes), "comparison", title)]
     if any(len(cell.scores) > 1 for cell in cells.values()):
         title = "the same with 95 % intervals of the mean (Student's t)"
-        tables.append((intervals(cells, grid), "comparison-intervals", title))
+        tables.append((intervals(cells, axes), "comparison-intervals", title))
     if len(between) > 1:
         title = "differences over the same seeds, with 95 % intervals (Student's t)"
         tables.append((between, "comparison-differences", title))
@@ -215,10 +220,10 @@ def _show_compared(ended: Any, grid: Any, folder: pathlib.Path, picture: str, ou
     for rows, name, title in tables:
         out.table(rows, f"\n{textwrap.fill(title, 80)}", spare=("seeds",) if rows is between else ())
         paths += write_all(rows, folder, name, title, numbers=alone if name == "comparison" else None)
-    paths.append(folder / f"comparison.{picture}")
-    plot_curves(ended, paths[-1])
+    paths.append(folder / f"comparison.{options.picture}")
+    plot_curves(ended, paths[-1], lines=options.labels)
     out.note(f"written: {', '.join(path.name for path in paths)} in {folder}\n{next_steps(folder)}")
-    texts = ("method", "compressor", "gradient", "topology", "metric", "minus")
+    texts = (*axes, "metric", "minus")
     tables_of = {"cells": as_records(alone, texts), "differences": as_records(between, texts)}
     out.give({"folder": str(folder), **tables_of})
 
@@ -226,7 +231,7 @@ def _show_compared(ended: Any, grid: Any, folder: pathlib.Path, picture: str, ou
 @verb("Train and compare", "[NAME]", settings=True, example="settings topology")
 def settings(options: flags.FlagValues, out: Output, name: str = "") -> None:
     """Show every setting with its value and meaning, or explain one."""
-    found = dataclasses.replace(file_settings(options), **given_settings(options)).to_json()
+    found = settings_of(options).to_json()
     fields = {field.name: field for field in setting_fields()}
     if not name:
         rows = [[each, repr(found[each]), field.metadata["meaning"]] for each, field in fields.items()]

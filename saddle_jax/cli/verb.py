@@ -19,7 +19,7 @@ import pathlib
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from absl import flags
@@ -174,7 +174,9 @@ def parse(options: flags.FlagValues, words: Sequence[str], arguments: Sequence[s
     try:
         values = options(["saddle", *words])[1:]
     except flags.UnrecognizedFlagError as error:
-        found = checks.nearest(error.flagname, names_of(options))
+        found = _option_of_method(error.flagname, options) or checks.nearest(
+            error.flagname, names_of(options)
+        )
         hint = f"; did you mean '--{found}'?" if found else ""
         raise ArgumentError(f"there is no option --{error.flagname} here{hint}") from error
     except flags.Error as error:
@@ -187,6 +189,17 @@ def parse(options: flags.FlagValues, words: Sequence[str], arguments: Sequence[s
         names = " ".join(arguments) or "nothing"
         raise ArgumentError(f"arguments must be {names} and options, got {' '.join(values) or 'nothing'}")
     return values
+
+
+def _option_of_method(name: str, options: flags.FlagValues) -> str | None:
+    """Returns method.rho for rho, an option of what a setting names."""
+    if "method" not in options:
+        return None
+    from saddle_jax.settings.config import Config, lacks
+    from saddle_jax.settings.sweep import SPEC_SETTINGS
+
+    named = (f"{whose}.{name}" for whose in SPEC_SETTINGS)
+    return next((each for each in named if not lacks(Config(), each)), None)
 
 
 def _define_option(options: flags.FlagValues, name: str) -> None:
@@ -235,36 +248,34 @@ def _define_settings(values: flags.FlagValues, names: Sequence[str]) -> None:
             define(field.name, None, field.metadata["meaning"], flag_values=values)
 
 
-def given_settings(options: flags.FlagValues, own: Sequence[str] = ()) -> dict[str, Any]:
-    """Returns the settings on the command line, each checked; `own` are the verb's own options.
+def settings_of(options: flags.FlagValues, own: Collection[str] = (), **defaults: Any) -> Any:
+    """Returns the settings of --config=FILE.py and the command line, made once.
 
-    Options of what a setting names, --method.rho=0.05, are written into that setting. A sweep is not checked:
-    that of `train` may name what one program cannot vary.
+    Options of what a setting names, --method.rho=0.05, are written into that setting.
+
+    Args:
+      options: of a verb.
+      own: the names of its own options, which are no settings here, and of settings that it varies.
+      defaults: settings that differ from the usual defaults.
     """
-    from saddle_jax.settings.config import Config, check_setting
+    from saddle_jax.settings.config import Config, load_settings
     from saddle_jax.settings.sweep import in_settings
 
+    file = load_settings(options.config) if "config" in options and options.config else None
     names = [field.name for field in setting_fields() if field.name in options and field.name not in own]
     given = {name: options[name].value for name in names if options[name].present}
     if "sweep" in given:  # an option that may be repeated
         given["sweep"] = " ".join(given["sweep"] or [])
-    for name, value in given.items():
-        if name != "sweep":
-            check_setting(name, value)
-    if named := {name: options[name].value for name in options if "." in name and options[name].present}:
-        base = file_settings(options) if "config" in options else Config()
-        changes = in_settings(base.to_json() | given, named)
-        for name, value in changes.items():
-            check_setting(name, value)
-        given |= changes
-    return given
+    named = {name: value for name, value in named_options(options).items() if name.split(".")[0] not in own}
+    if file and not given and not named:
+        return file
+    base = file.to_json() if file else {field.name: field.default for field in setting_fields()} | defaults
+    return Config(**{**base, **given, **in_settings({**base, **given}, named)})
 
 
-def file_settings(options: flags.FlagValues) -> Any:
-    """Returns the settings of --config=FILE.py, or the defaults."""
-    from saddle_jax.settings.config import Config, load_settings
-
-    return load_settings(options.config) if options.config else Config()
+def named_options(options: flags.FlagValues) -> dict[str, Any]:
+    """Returns the given options of what settings name, such as --method.rho=0.05, by their names."""
+    return {name: options[name].value for name in options if "." in name and options[name].present}
 
 
 # Help.

@@ -49,7 +49,7 @@ class RelayState(NamedTuple):
 @printed
 def relay_sgd(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
-    missing: Missing = "own", beta: Any = 0.0, nesterov: bool = True, weight_decay: Any = 0.0,
+    missing: Missing = "own", beta: Any = 0.9, nesterov: bool = True, weight_decay: Any = 1e-4,
 ) -> Method:  # fmt: skip
     """Makes RelaySGD on a tree, such as `sj.path(n)`. Other options are those of `sj.dpsgd`.
 

@@ -16,13 +16,15 @@ from saddle_jax.data.dataset import Dataset
 from saddle_jax.data.recipes import RECIPES
 from saddle_jax.devices import lifting, policy
 from saddle_jax.devices.placement import place, spread
+from saddle_jax.methods import METHODS
 from saddle_jax.models.precision import check_precision
 from saddle_jax.planning import compiled_text
 from saddle_jax.planning.compiled_text import Collective
 from saddle_jax.planning.targets import Target
-from saddle_jax.settings.config import Config
+from saddle_jax.settings.config import Config, lacks, value_of
+from saddle_jax.settings.sweep import in_settings
 from saddle_jax.training import memory
-from saddle_jax.training.build import Parts, make_each, of_settings
+from saddle_jax.training.build import Trial, of_settings
 from saddle_jax.training.memory import Footprint
 from saddle_jax.training.program import Inputs, Program, build
 
@@ -147,11 +149,12 @@ def _devices(program: Program, needed: _Needed, room: int) -> str:
 
 def _compressor(program: Program, needed: _Needed, room: int) -> str:
     """Suggests no compression if that fits: methods then store no public copies of models."""
-    if program.config.compressor == "none":
+    name, config = "method.compressor", program.config
+    if not METHODS.is_ours(config.method) or lacks(config, name) or value_of(config, name) is None:
         return ""
-    plain = dataclasses.replace(program.config, compressor="none")
+    plain = dataclasses.replace(config, **in_settings(vars(config), {name: None}))
     bytes_needed = needed(_made_again(program, plain))
-    return f"compressor=none: about {readable(bytes_needed)}" if bytes_needed <= room else ""
+    return f"{name}=none: about {readable(bytes_needed)}" if bytes_needed <= room else ""
 
 
 def _batch(program: Program, needed: _Needed, room: int) -> str:
@@ -174,7 +177,8 @@ def _with(program: Program, agents_per_call: int) -> Program:
 
 
 def _made_again(program: Program, config: Config) -> Program:
-    return Program(config, make_each(config, program.trial.parts), program.placement)
+    trial = dataclasses.replace(program.trial, config=config)
+    return Program(config, trial.each(), program.placement)
 
 
 # The TPU compiler refuses a program that does not fit with "Used 30.21G of 15.48G hbm".
@@ -273,18 +277,18 @@ class Forecast:
         }
 
 
-def forecast(config: Config, target: Target, shared: Parts | None = None) -> Forecast:
+def forecast(config: Config, target: Target, trial: Trial | None = None) -> Forecast:
     """Compiles a run's step for a target and analyses the result.
 
-    `shared` are the run's parts, if they exist already; None makes them from the settings. For a known
+    `trial` is the run, if it exists already; None makes it from the settings. For a known
     dataset that is not prepared here, the shapes suffice.
     """
-    has_data = shared is not None or not sources.is_missing(config.dataset, config.data_dir or None)
-    if shared is None:
-        shared = of_settings(config, None if has_data else stand_in(config.dataset))
+    has_data = trial is not None or not sources.is_missing(config.dataset, config.data_dir or None)
+    if trial is None:
+        trial = of_settings(config, None if has_data else stand_in(config.dataset))
     with policy.targeting(target.kind, target.memory):
         check_precision(config.precision)
-        program = program_on(config, target, shared)
+        program = program_on(config, target, trial)
         estimate = _before(program, target, has_data)
         started = time.perf_counter()
         try:
@@ -304,9 +308,9 @@ def forecast(config: Config, target: Target, shared: Parts | None = None) -> For
         return dataclasses.replace(found, advice=advice)
 
 
-def program_on(config: Config, target: Target, shared: Parts | None = None) -> Program:
+def program_on(config: Config, target: Target, trial: Trial | None = None) -> Program:
     """Makes the program of a run with its agents on a target's devices."""
-    program = build(dataclasses.replace(config, devices="auto"), shared)
+    program = build(dataclasses.replace(config, devices="auto"), trial)
     placement = place(config.agents, program.trial.batches.size, config.devices, target.devices)
     return Program(config, program.trials, placement)
 

@@ -1,5 +1,6 @@
 """Tables of comparisons: scores on a grid, paired differences over seeds, and later evaluations."""
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -7,110 +8,122 @@ from saddle_jax.base.statistics import signed
 from saddle_jax.runs.schema import Measure
 from saddle_jax.runs.source_files import short
 from saddle_jax.runs.table import NUMBERS, Cell, Run, cells_by, seeds_of
-from saddle_jax.settings.config import value_of
+from saddle_jax.settings.config import lacks, value_of
 from saddle_jax.settings.sweep import name_of
 from saddle_jax.training import evaluation
 from saddle_jax.training.build import Trial
-from saddle_jax.training.sweep import DROP, Grid, number
 
+Axes = Mapping[str, Sequence[Any]]  # what is compared: values of settings and options, by name
 Cells = Mapping[tuple[Any, ...], Cell]
+_LACKS = object()  # the value of an option that a method does not have
+_ROWS = ("method", "topology")  # what the rows of a table stand for, if they are compared
 
 
-def cells_of(runs: Iterable[Run], grid: Grid) -> dict[tuple[Any, ...], Cell]:
-    """Returns the cells of a grid's runs by the settings that it varies."""
-    return cells_by(runs, lambda run: tuple(short(axis, value_of(run.config, axis)) for axis in grid.axes))
+def cells_of(runs: Iterable[Run], axes: Axes) -> dict[tuple[Any, ...], Cell]:
+    """Returns the cells of runs by the values that are compared."""
+
+    def key(run: Run) -> tuple[Any, ...]:
+        return tuple(
+            _LACKS if lacks(run.config, name) else _text(short(name, value_of(run.config, name)))
+            for name in axes
+        )
+
+    return cells_by(runs, key)
 
 
-def _places(grid: Grid) -> list[dict[str, Any]]:
-    """Lists the varied settings of all cells, row by row."""
-    return [{**row, **column} for row in grid.rows() for column in grid.columns()]
+def _places(axes: Axes) -> list[dict[str, Any]]:
+    return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
 
 
-def comparison(cells: Cells, grid: Grid) -> list[list[str]]:
-    """Returns the table of scores: methods (and graphs) as rows, all other varied settings as columns.
+def comparison(cells: Cells, axes: Axes) -> list[list[str]]:
+    """Returns the table of scores: methods and graphs as rows, else the first axis, and the rest as columns.
 
     If only compressors vary, a column beside each shows the drop of the score from the first.
     """
-    rows, columns = grid.rows(), grid.columns()
-    only_compressors = list(columns[0]) == ["compressor"]
-    header = [*rows[0]]
+    heads = [name for name in axes if name in _ROWS] or [next(iter(axes))]
+    rows = _places({name: axes[name] for name in heads})
+    columns = _places({name: axes[name] for name in axes if name not in heads})
+    with_drop = list(columns[0]) == ["method.compressor"]
+    header = [*heads]
     for column in columns:
-        with_drop = only_compressors and column is not columns[0]
-        header += [_label(column, grid), "drop"] if with_drop else [_label(column, grid)]
+        header.append(", ".join(_label(name, value) for name, value in column.items()) or "score")
+        header += ["drop"] if with_drop and column is not columns[0] else []
     table = [header]
     for row in rows:
-        found = [_at(cells, grid, {**row, **column}) for column in columns]
-        line, base = [*row.values(), found[0].text()], found[0].mean
+        found = [_at(cells, axes, {**row, **column}) for column in columns]
+        line, base = [*map(_text, row.values()), found[0].text()], found[0].mean
         for cell in found[1:]:
             drop = "-" if base is None or cell.mean is None else f"{base - cell.mean:{cell.measure.form}}"
-            line += [cell.text(), drop] if only_compressors else [cell.text()]
+            line += [cell.text(), drop] if with_drop else [cell.text()]
         table.append(line)
     return table
 
 
-def _label(column: Mapping[str, Any], grid: Grid) -> str:
-    """Returns a column's label; a compressor that all columns share is left out if something else varies."""
-    parts = [column["compressor"]] if len(grid.compressors) > 1 or len(column) == 1 else []
-    parts += [column["gradient"]] if "gradient" in column else []
-    parts += [f"drop {number(column[DROP])}"] if DROP in column else []
-    return ", ".join(parts)
+def _label(name: str, value: Any) -> str:
+    """Returns a column's label; a text such as quantize(8) says what it is, a number does not."""
+    is_plain = isinstance(value, int | float) and not isinstance(value, bool)
+    return f"{name.rpartition('.')[2]} {_text(value)}" if is_plain or value is None else _text(value)
 
 
-def intervals(cells: Cells, grid: Grid) -> list[list[str]]:
+def intervals(cells: Cells, axes: Axes) -> list[list[str]]:
     """Returns a table with one cell per row: mean, standard deviation and 95 % interval over seeds."""
-    table = [[*grid.axes, "mean", "deviation", "95 % interval", "seeds"]]
-    for place in _places(grid):
-        cell = _at(cells, grid, place)
+    table = [[*axes, "mean", "deviation", "95 % interval", "seeds"]]
+    for place in _places(axes):
+        cell = _at(cells, axes, place)
         found = cell.summary
-        named = [_written(axis, place[axis]) for axis in grid.axes]
         texts = [
             "-" if value is None else f"{value:{cell.measure.form}}" for value in (found.mean, found.std)
         ]
+        named = map(_text, place.values())
         table.append([*named, *texts, found.interval(cell.measure.form), str(found.seeds)])
     return table
 
 
-def differences(cells: Cells, grid: Grid) -> list[list[str]]:
-    """Returns the table of differences between each setting and the first of its list, all others equal.
+def differences(cells: Cells, axes: Axes) -> list[list[str]]:
+    """Returns the table of differences between each value and the first of its axis, all others equal.
 
     The differences are over common seeds, with the 95 % interval of their mean.
     """
-    places = _places(grid)
-    first = {axis: places[0][axis] for axis in grid.axes}
-    table = [[*grid.axes, "minus", "difference", "95 % interval", "seeds"]]
-    for place in places:
-        for axis in grid.axes:
-            if place[axis] == first[axis]:
+    table = [[*axes, "minus", "difference", "95 % interval", "seeds"]]
+    for place in _places(axes):
+        for name, values in axes.items():
+            if place[name] == values[0]:
                 continue
-            cell, base = _at(cells, grid, place), _at(cells, grid, {**place, axis: first[axis]})
+            cell, base = _at(cells, axes, place), _at(cells, axes, {**place, name: values[0]})
             found = cell.minus(base)
             difference, interval = (
                 signed(found.mean, cell.measure.form),
                 found.interval(f"+{cell.measure.form}"),
             )
-            named = [_written(name, place[name]) for name in grid.axes]
-            against = _written(axis, first[axis])
-            table.append([*named, against, difference, interval, str(found.seeds)])
+            named = map(_text, place.values())
+            table.append([*named, _text(values[0]), difference, interval, str(found.seeds)])
     return table
 
 
-def numbers(cells: Cells, grid: Grid, headline: Measure) -> list[list[str]]:
+def numbers(cells: Cells, axes: Axes, headline: Measure) -> list[list[str]]:
     """Returns the CSV table with one cell per row: settings, NUMBERS of the scores, and each seed's score."""
     seeds = seeds_of(cells.values())
-    table = [[*grid.axes, "metric", *NUMBERS, *(f"seed {seed}" for seed in seeds)]]
-    for place in _places(grid):
-        named = [_written(axis, place[axis]) for axis in grid.axes]
-        cell = _at(cells, grid, place)
-        table.append([*named, f"test {headline.title}{headline.unit}", *cell.numbers(seeds)])
+    table = [[*axes, "metric", *NUMBERS, *(f"seed {seed}" for seed in seeds)]]
+    for place in _places(axes):
+        cell = _at(cells, axes, place)
+        title = f"test {headline.title}{headline.unit}"
+        table.append([*map(_text, place.values()), title, *cell.numbers(seeds)])
     return table
 
 
-def _at(cells: Cells, grid: Grid, place: Mapping[str, Any]) -> Cell:
-    return cells.get(tuple(short(axis, place[axis]) for axis in grid.axes), Cell(()))
+def _at(cells: Cells, axes: Axes, place: Mapping[str, Any]) -> Cell:
+    """Returns the cell at a place; a method without an option has the same one for all of its values."""
+    key = [_text(short(name, place[name])) for name in axes]
+    for found, cell in cells.items():
+        if all(mine is _LACKS or mine == value for mine, value in zip(found, key, strict=True)):
+            return cell
+    return Cell(())
 
 
-def _written(axis: str, value: Any) -> str:
-    return number(value) if axis == DROP else str(value)
+def _text(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:.12g}" if isinstance(value, float) else str(value)
 
 
 def evaluation_rows(
@@ -121,7 +134,7 @@ def evaluation_rows(
     for name, measure in measures.items():
         values = [record["metrics"][name] for record in records]
         if not isinstance(values[0], list):
-            table.append([name, *(_text(value, measure.percent) for value in values)])
+            table.append([name, *(_number(value, measure.percent) for value in values)])
             continue
         labels = measure.labels(trial) if measure.labels else list(map(str, range(len(values[0]))))
         for place, label in enumerate(labels):
@@ -134,7 +147,7 @@ def _heading(record: Mapping[str, Any]) -> str:
     return ", ".join([*filter(None, parts), f"epoch {record['epoch']:g}"])
 
 
-def _text(value: Any, percent: bool) -> str:
+def _number(value: Any, percent: bool) -> str:
     if isinstance(value, list):
         return " ".join(map(str, value))
     if value is None:

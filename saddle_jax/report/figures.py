@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.errors import DamagedError, RunError
 from saddle_jax.base.statistics import summarise
 from saddle_jax.core.comm_cost import readable
-from saddle_jax.methods import METHODS
 from saddle_jax.report.graphs import topology_of
 from saddle_jax.report.plots import (
     Curve,
@@ -44,6 +44,9 @@ from saddle_jax.runs.table import (
     over_seeds,
     seeds_together,
 )
+from saddle_jax.settings.config import lacks, value_of
+
+_RADII = ("gradient.rho", "method.rho")
 
 
 def draw(
@@ -146,7 +149,7 @@ def plot_bits(runs: Sequence[Run], path: pathlib.Path) -> None:
     if not groups:
         raise RunError("bits needs finished runs, got none")
     # A line shares all settings but the compressor and those that depend on it.
-    free = ("compressor", "gamma", "order")
+    free = ("method.compressor", "method.gamma", "method.gossip")
     lines: dict[str, list[list[Run]]] = {}
     for group, label in zip(groups, labels(groups, free), strict=True):
         lines.setdefault(label, []).append(group)
@@ -191,18 +194,18 @@ def plot_radii(runs: Sequence[Run], path: pathlib.Path) -> None:
         raise RunError("rho needs finished runs of methods with SAM, got none")
     figure, axes = new_figure(width=5.5, height=3.3)
     lines: dict[str, list[list[Run]]] = {}
-    for group, label in zip(with_radius, labels(with_radius, ("rho",)), strict=True):
+    for group, label in zip(with_radius, labels(with_radius, ("method.rho", "gradient.rho")), strict=True):
         lines.setdefault(label, []).append(group)
     others = [group for group in groups if not _has_radius(group[0])]
     styles = in_matplotlib([*(members[0] for members in lines.values()), *others])
     for (label, members), style in zip(lines.items(), styles, strict=False):
-        points = sorted((group[0].config.rho, *_scores(group)) for group in members)
+        points = sorted((_radius(group[0]), *_scores(group)) for group in members)
         _error_bars(axes, points, label, *style)
     for group, label, style in zip(others, labels(others), styles[len(lines) :], strict=True):
         height, deviation = _scores(group)
         axes.axhline(height, color=style[0], linestyle=style[1], linewidth=1, label=label)
         axes.axhspan(height - deviation, height + deviation, color=style[0], alpha=0.15, linewidth=0)
-    places = sorted({group[0].config.rho for group in with_radius})
+    places = sorted({_radius(group[0]) for group in with_radius})
     if places[0] > 0:
         axes.set_xscale("log")
         axes.set_xticks(places, [f"{place:g}" for place in places])
@@ -222,7 +225,12 @@ def _error_bars(
 
 
 def _has_radius(run: Run) -> bool:
-    return "rho" in METHODS.options(run.config.method) or run.config.gradient == "sam"
+    return not all(lacks(run.config, name) for name in _RADII)
+
+
+def _radius(run: Run) -> float:
+    """Returns SAM's radius: that of the estimator that is named, or of the method's own."""
+    return float(next(value_of(run.config, name) for name in _RADII if not lacks(run.config, name)))
 
 
 def _scores(group: Sequence[Run]) -> tuple[float, float]:
@@ -241,7 +249,7 @@ def plot_sharpness(runs: Sequence[Run], path: pathlib.Path) -> None:
         raise RunError("sharpness needs runs that `saddle sharpness` has measured, got none")
     stages_of = [{stage["epoch"] for run in group for stage in consensus_stages(run)} for group in groups]
     epochs = sorted(set.intersection(*stages_of) or set.union(*stages_of))
-    texts = labels(groups, ("gamma",))  # gamma depends on the compressor
+    texts = labels(groups, ("method.gamma",))  # gamma depends on the compressor
     texts = texts if len(set(texts)) == len(texts) else labels(groups)
     colours = [colour for colour, _ in in_matplotlib(groups)]
     heights = [
@@ -341,13 +349,14 @@ def plot_curves(
     x: str | None = None,
     names: Sequence[str] | None = None,
     with_paper: bool = False,
+    lines: Sequence[str] = (),
 ) -> None:
     """Draws training loss, test metric and consensus distance, as mean and band over seeds.
 
     The x-axis is `x`, one of AXES. By default it is epochs, and the metric is drawn again against bytes and
     backward passes if their cost per step differs between runs, and against simulated seconds if these were
-    simulated. `names` replace those of the folders. `with_paper` adds horizontal lines at the paper's final
-    results for these runs.
+    simulated. `names` replace those of the folders, and `lines` the labels of the lines, in their order.
+    `with_paper` adds horizontal lines at the paper's final results for these runs.
 
     Raises:
       RunError: a run did not record the x-axis, or no run reproduces a result of the paper.
@@ -357,6 +366,11 @@ def plot_curves(
     seeded = any(len(group) > 1 for group in groups)
     texts = [group[0].family or group[0].name for group in groups]
     texts = labels(groups) if seeded and names is None else texts
+    if lines and len(lines) != len(groups):
+        raise ArgumentError(
+            f"labels must name each of the {len(groups)} lines, {'; '.join(texts)}, got {', '.join(lines)}"
+        )
+    texts = list(lines) or texts
     _check_recorded(runs, x or "epoch")
     panels = _panels(AXES[x or "epoch"], same([run.measures for run in runs]))
     if x is None and any(has(group, "simulated_seconds") for group in groups):

@@ -13,6 +13,7 @@ from saddle_jax.base.files import atomic_write
 from saddle_jax.base.statistics import Summary
 from saddle_jax.data.partition import Partition
 from saddle_jax.runs.table import Run, settings_without
+from saddle_jax.settings.sweep import without
 
 SPREAD = "± standard deviation"  # the label of what follows a mean, in pictures, pages and tables
 
@@ -133,7 +134,7 @@ def load_matplotlib() -> None:
 # Methods that are another method with SAM's gradients.
 PLAIN = {"d_saddle": "dpsgd", "q_saddle": "qgm", "n_saddle": "ngm", "dfedsam": "dfedavgm"}
 # The settings of an estimator: groups that differ only in these share a hue.
-_OF_GRADIENT = ("method", "gradient", "rho", "ascent_every", "ascent_reuse")
+_OF_GRADIENT = ("method.rho", "method.ascent_every", "method.ascent_reuse")
 DASHES = ("-", "--", ":", "-.")
 # The fraction of colour in each shade; the rest is white. The page's script has the same numbers.
 _SHADES = (1.0, 0.58, 0.78, 0.4)
@@ -187,15 +188,15 @@ def colour_of(number: int, count: int) -> Any:
 
 
 def _family(run: Run) -> tuple[str, str]:
-    name, bracket, options = run.config.method.partition("(")
-    return PLAIN.get(name, name) + bracket + options, settings_without(run, *_OF_GRADIENT)
+    name, bracket, options = without(run.config.to_json(), _OF_GRADIENT)["method"].partition("(")
+    return PLAIN.get(name, name) + bracket + options, settings_without(run, "method", "gradient")
 
 
 def _is_sharp(run: Run) -> bool:
     """Returns whether a run uses sharpness-aware gradients, through its method or its estimator."""
     if run.config.gradient == "auto":
         return run.config.method.partition("(")[0] in PLAIN
-    return run.config.gradient != "none"
+    return run.config.gradient != "plain"
 
 
 class Curve(NamedTuple):

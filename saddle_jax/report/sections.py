@@ -432,7 +432,7 @@ def traffic(runs: Sequence[Run]) -> str:
     slow = [of_timing(group[0].config) or "-" for group in groups]
     has_lost = any(text != "-" for text in lossy)
     has_time = any(_spent(group, "simulated_seconds") is not None for group in groups)
-    head = ["run", "compressor", "sent per agent", "as the paper counts", "per step"]
+    head = ["run", "sent per agent", "as the paper counts", "per step"]
     head += ["messages lost"] if has_lost else []
     head += ["simulated seconds"] if has_time else []
     head += ["what goes wrong"] if has_lost else []
@@ -451,7 +451,7 @@ def traffic(runs: Sequence[Run]) -> str:
         cells += [_exact(_spent(group, "simulated_seconds"))] if has_time else []
         cells += [wrong] if has_lost else []
         cells += [times] if has_time else []
-        rows.append([name, group[0].config.compressor, *cells])
+        rows.append([name, *cells])
     return table("traffic", rows)
 
 

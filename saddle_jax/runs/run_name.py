@@ -3,10 +3,9 @@
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from saddle_jax.base.registry import split
 from saddle_jax.runs import source_files
 from saddle_jax.settings.config import IRRELEVANT, Config
 
@@ -15,23 +14,23 @@ def run_name(config: Config) -> str:
     """Joins the most important settings; others that are not at their defaults add a short hash."""
     names = {name: source_files.short(name, value) for name, value in config.to_json().items()}
     parts = [names["dataset"], *([] if config.model == "auto" else [names["model"]]), names["method"]]
-    parts += [] if config.compressor == "none" else [names["compressor"]]
     parts += [] if config.gradient == "auto" else [names["gradient"]]
     parts += [
         f"{names['topology']}{config.agents}",
         f"seeds{config.seeds}" if config.seeds else f"seed{config.seed}",
     ]
-    named = ("dataset", "model", "method", "compressor", "gradient", "topology", "agents", "seed", "seeds")
+    named = ("dataset", "model", "method", "gradient", "topology", "agents", "seed", "seeds")
     changed = _changed(config.to_json(), *named)
     if changed:
         parts.append(_short_hash(changed))
     return "-".join(map(safe, parts))
 
 
-def sweep_name(settings: Mapping[str, Any]) -> str:
-    """Names the folder of a sweep after the settings that it varies and a short hash of all settings."""
-    names = [part.partition(":")[0] for part in split(settings["sweep"], " ")]
-    return "-".join(map(safe, [settings["dataset"], "sweep", *names, _short_hash(_changed(settings))]))
+def sweep_name(config: Config, axes: Mapping[str, Sequence[Any]]) -> str:
+    """Names the folder of a sweep after what it varies and a short hash of all settings."""
+    settings = config.to_json()
+    short = _short_hash(_changed(settings) | {"sweep": {name: list(values) for name, values in axes.items()}})
+    return "-".join(map(safe, [settings["dataset"], "sweep", *axes, short]))
 
 
 def _changed(settings: Mapping[str, Any], *without: str) -> dict[str, Any]:

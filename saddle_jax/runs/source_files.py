@@ -32,7 +32,6 @@ FOLDER = "code"
 SETTINGS = (
     "method",
     "gradient",
-    "compressor",
     "topology",
     "model",
     "dataset",

@@ -39,6 +39,7 @@ from saddle_jax.runs.schema import (
 )
 from saddle_jax.settings.config import IRRELEVANT, Config, check_each, from_json
 from saddle_jax.settings.sweep import name_of, of_trial, settings_of
+from saddle_jax.settings.sweep import without as left_out
 
 
 class Records(list[dict[str, Any]]):
@@ -356,7 +357,6 @@ class Listed(NamedTuple):
     value: float | None = None  # its newest value, as a fraction; None for a sweep
     text: str = "-"  # the value as text
     method: str | None = None
-    compressor: str | None = None
     seed: str | None = None  # or seeds, such as "0,1,2"
     reason: str | None = None  # why it is unreadable
 
@@ -401,7 +401,6 @@ def listed(workdir: pathlib.Path, label: str) -> tuple[Listed, int]:
         value=score,
         text=text,
         method=settings["method"][:_LETTERS],
-        compressor=settings["compressor"][:_LETTERS],
         seed=(settings["seeds"] or str(settings["seed"]))[:_LETTERS],
     )
     return row, steps if isinstance(steps, int) else 0
@@ -409,12 +408,10 @@ def listed(workdir: pathlib.Path, label: str) -> tuple[Listed, int]:
 
 def run_rows(runs: Sequence[Listed]) -> list[list[str]]:
     """Lists runs as text, under a header."""
-    rows = [["run", "state", "step", "result", "method", "compressor", "seed"]]
+    rows = [["run", "state", "step", "result", "method", "seed"]]
     for run in runs:
         status = ["" if run.step is None else str(run.step), "" if run.reason else run.text]
-        rows.append(
-            [run.run, run.state, *status, *(each or "" for each in (run.method, run.compressor, run.seed))]
-        )
+        rows.append([run.run, run.state, *status, *(each or "" for each in (run.method, run.seed))])
     return rows
 
 
@@ -423,8 +420,7 @@ def run_rows(runs: Sequence[Listed]) -> list[list[str]]:
 
 def settings_without(run: Run, *names: str) -> str:
     """Returns a run's settings as text, without `names` and those that cannot affect the results."""
-    left_out = {"seed", *IRRELEVANT, *names}
-    settings = {name: value for name, value in run.config.to_json().items() if name not in left_out}
+    settings = left_out(run.config.to_json(), {"seed", *IRRELEVANT, *names})
     # Runs made from Python objects differ in their name and in the fingerprint of their step.
     return json.dumps([run.family, str(run.fact("computes")), settings])
 
@@ -490,14 +486,12 @@ def differing(many: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def labels(groups: Sequence[Sequence[Run]], without: Sequence[str] = ()) -> list[str]:
-    """Labels groups by method, compressor if there is one, and the other settings that differ."""
-    many = [group[0].config.to_json() for group in groups]
-    compressed = any(one["compressor"] != "none" for one in many)
-    always = ("method", "compressor") if compressed else ("method",)
-    plain = [name for name in always if name not in without]
+    """Labels groups by method and the other settings that differ; `without` are options of methods, too."""
+    many = [left_out(group[0].config.to_json(), without) for group in groups]
+    plain = [] if "method" in without else ["method"]
     named = [
         *plain,
-        *(name for name in differing(many) if name not in (*plain, "seed", *IRRELEVANT, *without)),
+        *(name for name in differing(many) if name not in (*plain, "seed", *IRRELEVANT)),
     ]
     texts = []
     for one, group in zip(many, groups, strict=True):

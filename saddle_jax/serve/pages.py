@@ -153,7 +153,6 @@ _COLUMNS = (
     ("training loss", False, True),
     ("result", True, False),
     ("method", False, True),
-    ("compressor", False, True),
     ("seed", True, True),
     ("changed", False, True),
 )
@@ -219,7 +218,6 @@ def _row(entry: Entry) -> str:
             (spark, entry.losses[-1] if entry.losses else None),
             (shown, row.value),
             (escape(row.method or ""), None),
-            (escape(row.compressor or ""), None),
             (escape(row.seed or ""), None),
             (escape(when), entry.changed),
         )

@@ -9,13 +9,13 @@ import functools
 import importlib
 import math
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from saddle_jax.base import checks, user_code
 from saddle_jax.base.checks import ArgumentError, suggestion
 from saddle_jax.base.errors import one_line
-from saddle_jax.base.registry import Registry, is_object
+from saddle_jax.base.registry import Registry
 from saddle_jax.compression import COMPRESSORS
 from saddle_jax.graphs import GRAPHS, is_random, make_graph
 from saddle_jax.methods import METHODS
@@ -83,36 +83,15 @@ def real(**bounds: float) -> Callable[[str, Any], Any]:
 # ---- which settings go together: one line for each that does not ----
 
 
-# What is put around a method, whatever method it is.
-SLOWMO = Registry(
-    "slowmo",
-    {"slowmo": "saddle_jax.methods.slowmo:slowmo"},
-    kinds=["saddle_jax.core.method:Method"],
-    context=["method", "learning_rate"],
-)
 _MOST_RUNS = 4_096  # that one program trains side by side
-_NO_GRADIENT = ("auto", "none")  # what `gradient` may be beside the names of estimators
-# Settings that name things with options, which may be swept.
+# Settings whose specs have options that may be set, as --method.beta=0.5, and swept.
 _REGISTRIES = {
     "method": METHODS,
     "gradient": GRADIENTS,
     "partition": "data.partition:PARTITIONS",
-    "slowmo": SLOWMO,
     "faults": network.FAULTS,
     "timing": network.TIMING,
 }
-# Settings that are options of some methods and not of others.
-OPTIONS = (
-    "beta",
-    "nesterov",
-    "weight_decay",
-    "gamma",
-    "compressor",
-    "order",
-    "self_gradient",
-)
-# Settings that say parts of a method's gossip.
-OF_GOSSIP = ("order", "mixing")
 
 
 def registry_of(setting: str) -> Registry:
@@ -121,129 +100,68 @@ def registry_of(setting: str) -> Registry:
     return registry
 
 
-def leaves_open(method: str, option: str) -> bool:
-    """Tells whether a method has an option that its spec does not give; imports what is not ours."""
-    if option in OF_GOSSIP and option not in METHODS.options(method):
-        option = "gossip"
-    return METHODS.leaves_open(method, option)
-
-
-def settings_without_meaning(
-    method: str, settings: Mapping[str, Any], defaults: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Returns the options that settings give and that a method does not have, with their defaults.
-
-    A method that is not ours is imported.
-    """
-    return {
-        name: defaults[name]
-        for name in OPTIONS
-        if settings[name] != defaults[name] and not leaves_open(method, name)
-    }
-
-
-def check_numbers(config: "Config") -> None:
-    """Checks numbers whose limits depend on other settings."""
-    if config.warmup_epochs >= config.epochs:
-        raise ArgumentError(
-            f"warmup_epochs must be below epochs = {config.epochs}, got {config.warmup_epochs}"
-        )
-
-
-def check_method(config: "Config") -> None:
-    """Checks that the method has the options that are set; of one that is not ours, `check_imported` does."""
-    if METHODS.is_ours(config.method):
-        _check_options(config)
-
-
-def check_imported(config: "Config") -> None:
-    """Checks of things that are not ours, which are imported for it, what of ours is checked at once.
-
-    Of objects of a Python program, which hands them over itself, nothing is known here.
-    """
-    if not METHODS.is_ours(config.method) and not is_object(config.method):
-        _check_options(config)
-    if not _are_ours(config) and not is_object(config.method):
-        _check_sweep(config)
-    if not GRAPHS.is_ours(config.topology) and not is_object(config.topology):
-        _check_seeds(config)
-
-
-def _check_options(config: "Config") -> None:
-    """Checks that the method has the options that are set, and that it needs the estimator that is named."""
-    defaults = {field.name: field.default for field in dataclasses.fields(config)}
-    for option, default in settings_without_meaning(config.method, vars(config), defaults).items():
-        raise ArgumentError(
-            f"{option} must be {default} for {config.method}, which has no such option or sets it itself, "
-            f"got {getattr(config, option)!r}"
-        )
-    if config.gradient in ("none", "plain") and "rho" in METHODS.options(config.method):
-        name = METHODS.parse(config.method).name
-        raise ArgumentError(f"gradient must not be none for {name}, which climbs: name the method without it")
-
-
-def check_gradient(config: "Config") -> None:
-    """Checks that the settings of SAM are not set beside another estimator, which has options of its own."""
-    name = GRADIENTS.parse(config.gradient, _NO_GRADIENT).name
-    if name == "auto":
-        return
-    open_of_sam = _open_of_sam(config)
-    for option, setting in (("rho", "rho"), ("every", "ascent_every"), ("reuse", "ascent_reuse")):
-        default = next(field.default for field in dataclasses.fields(config) if field.name == setting)
-        if getattr(config, setting) != default and option not in open_of_sam:
-            raise ArgumentError(
-                f"{setting} must be {default} beside gradient {config.gradient}, which has options of its "
-                f"own, got {getattr(config, setting)!r}"
-            )
-
-
-def check_network(config: "Config") -> None:
-    """Checks that what goes wrong can go wrong for these agents; what is not ours is not imported."""
-    if network.FAULTS.is_ours(config.faults):
-        network.make_faults(config.faults, config.agents)
-
-
 def check_trials(config: "Config") -> None:
     """Checks that several runs fit into one program."""
     if config.seeds and config.seed:
         raise ArgumentError(f"seed must not be given beside seeds = {config.seeds}, got {config.seed}")
-    _check_swept(config)
-    if _are_ours(config):
-        _check_sweep(config)
-    if GRAPHS.is_ours(config.topology):
-        _check_seeds(config)
+    sweep = trials.parse_sweep(config.sweep)
+    for name in sweep:
+        check_swept(config, name)
+    if len(trials.parse_seeds(config.seeds)) > 1 and GRAPHS.is_ours(config.topology):
+        check_seeds(config)
     if config.has_trials:
-        _check_count(config)
+        sizes = [len(trials.parse_seeds(config.seeds)) or 1, *map(len, sweep.values())]
+        if (count := math.prod(sizes)) > _MOST_RUNS:
+            raise ArgumentError(
+                f"seeds and sweep must make at most {_MOST_RUNS:,} runs in one program, got {count:,}: "
+                "train the others by another command"
+            )
         config.each()  # which checks its numbers
 
 
-def _check_count(config: "Config") -> None:
-    """Checks that there are not more runs than one program can be made of."""
-    sizes = [len(trials.parse_seeds(config.seeds)) or 1]
-    sizes += [len(values) for values in trials.parse_sweep(config.sweep).values()]
-    if (count := math.prod(sizes)) > _MOST_RUNS:
-        raise ArgumentError(
-            f"seeds and sweep must make at most {_MOST_RUNS:,} runs in one program, got {count:,}: "
-            "train the others by another command"
-        )
-
-
-def _check_sweep(config: "Config") -> None:
-    """Checks that the method has the options that are swept."""
-    for name in trials.parse_sweep(config.sweep):
-        if not has(config, name):
-            raise ArgumentError(
-                f"sweep must not name {name} for {config.method}, which has none, got {config.sweep!r}"
-            )
-
-
-def _check_seeds(config: "Config") -> None:
-    """Checks that all seeds have the same graph."""
+def check_seeds(config: "Config") -> None:
+    """Checks that all seeds have the same graph; a graph that is not ours is imported."""
     if is_random(config.topology) and len(trials.parse_seeds(config.seeds)) > 1:
         raise ArgumentError(
             f"seeds must be one for topology {config.topology}, whose graph differs between seeds, "
             f"got {config.seeds!r}"
         )
+
+
+def check_swept(config: "Config", name: str) -> None:
+    """Checks that one program can vary a number; of options of what is not ours nothing is known here."""
+    numbers = [field.name for field in dataclasses.fields(config) if field.type is float]
+    if own := trials.own_option(name):
+        if registry_of(own[0]).is_ours(getattr(config, own[0])) and lacks(config, name):
+            raise unknown_name(config, name)
+    elif name not in numbers:
+        if name not in Config.__dataclass_fields__:
+            raise unknown_name(config, name)
+        raise ArgumentError(
+            "sweep must name numbers that one program can try, "
+            f"{', '.join(numbers)}, or options such as method.NAME and faults.NAME, got {name!r}"
+        )
+
+
+def lacks(config: "Config", name: str) -> bool:
+    """Returns whether "method.NAME" is no option of the method that is named, which is imported."""
+    own = trials.own_option(name)
+    if own is None:
+        return False
+    spec = trials.spec_with_options(own[0], getattr(config, own[0]))
+    return spec is None or own[1] not in registry_of(own[0]).options(spec)
+
+
+def unknown_name(config: "Config", name: str) -> ArgumentError:
+    """Returns the error of a name that is no setting, and no option of what the settings name."""
+    if own := trials.own_option(name):
+        spec = trials.spec_with_options(own[0], getattr(config, own[0]))
+        thing, options = (spec.name, registry_of(own[0]).options(spec)) if spec else ("none", {})
+        takes = f"{own[0]} {thing} takes {', '.join(options) or 'no options'}"
+        return ArgumentError(f"{suggestion(own[1], options)}sweep: {takes}, got option {own[1]!r}")
+    options = [f"{whose}.{name}" for whose in trials.SPEC_SETTINGS if not lacks(config, f"{whose}.{name}")]
+    hint = f"did you mean '{options[0]}'? " if options else suggestion(name, Config.__dataclass_fields__)
+    return ArgumentError(f"{hint}sweep must name a setting, or an option such as method.NAME, got {name!r}")
 
 
 def value_of(config: "Config", name: str) -> Any:
@@ -254,53 +172,14 @@ def value_of(config: "Config", name: str) -> Any:
     whose, option = own
     text = getattr(config, whose)
     spec, registry = trials.spec_with_options(whose, text) or text, registry_of(whose)
-    return registry.given(spec).get(option, registry.options(spec)[option].default)
-
-
-def has(config: "Config", name: str) -> bool:
-    """Tells whether a setting, or "method.NAME" of a spec, means something to method and estimator.
-
-    What is not ours is imported.
-    """
-    if own := trials.own_option(name):
-        whose, option = own
-        spec = trials.spec_with_options(whose, getattr(config, whose))
-        return spec is not None and registry_of(whose).leaves_open(spec, option)
-    if name == "rho" and config.gradient != "auto":
-        return name in _open_of_sam(config)
-    return leaves_open(config.method, name) if name in (*OPTIONS, "rho") else True
-
-
-def _open_of_sam(config: "Config") -> set[str]:
-    """Returns the options of `sam` that its spec leaves open; of another estimator there are none."""
-    spec = GRADIENTS.parse(config.gradient, _NO_GRADIENT)
-    return {*GRADIENTS.options(spec)} - {*GRADIENTS.given(spec)} if spec.name == "sam" else set()
-
-
-def surely_lacks(config: "Config", name: str) -> bool:
-    """Tells whether a setting is known to mean nothing; of what is not ours nothing is known."""
-    return _are_ours(config) and not has(config, name)
-
-
-def _are_ours(config: "Config") -> bool:
-    return METHODS.is_ours(config.method) and GRADIENTS.is_ours(config.gradient)
+    options = registry.options(spec)
+    return registry.given(spec).get(option, options[option].default if option in options else None)
 
 
 def is_whole(text: str, whose: str, option: str) -> bool:
     """Tells whether an option of a thing is a whole number or a truth, by its default."""
     parameter = registry_of(whose).options(trials.spec_with_options(whose, text) or text)[option]
     return isinstance(parameter.default, int) or parameter.annotation in (int, bool)
-
-
-def _check_swept(config: "Config") -> None:
-    """Checks that numbers are swept, of settings or of options."""
-    floats = [field.name for field in dataclasses.fields(config) if field.type is float]
-    for name in trials.parse_sweep(config.sweep):
-        if name not in floats and not trials.own_option(name):
-            raise ArgumentError(
-                f"{suggestion(name, floats)}sweep must name numbers that one program can try, "
-                f"{', '.join(floats)}, or options such as method.NAME and faults.NAME, got {name!r}"
-            )
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -327,16 +206,17 @@ class Config:
     # What is computed
     method: str = setting(
         "q_saddle",
-        f"learning method: {', '.join(METHODS)}; with options of its own, which `saddle methods NAME` lists, "
-        "as in gradient_tracking(variant=diging); or your own, FILE.py:NAME or module:NAME",
-        spec_of(METHODS, whole=False),  # other settings are options of it, too
+        f"learning method: {', '.join(METHODS)}; with options, which `saddle methods NAME` lists, as in "
+        "q_saddle(rho=0.1, compressor=quantize(8)), or --method.rho=0.1; compressors are "
+        f"{', '.join(COMPRESSORS)}; or your own, FILE.py:NAME or module:NAME",
+        spec_of(METHODS),
     )
     gradient: str = setting(
         "auto",
-        f"how gradients are taken: none, {', '.join(name for name in GRADIENTS if name != 'plain')}, with "
-        "options as in looksam(every=10); auto is SAM for the SADDLe methods and none for the others; or "
-        "your own, FILE.py:NAME or module:NAME",
-        spec_of(GRADIENTS, *_NO_GRADIENT, whole=False),
+        f"how gradients are taken: {', '.join(GRADIENTS)}, with options as in looksam(every=10); auto is the "
+        "method's own, sam for the SADDLe methods and plain for the others; or your own, FILE.py:NAME or "
+        "module:NAME",
+        spec_of(GRADIENTS, "auto"),
     )
     topology: str = setting(
         "ring",
@@ -410,43 +290,6 @@ class Config:
         one_of(SCHEDULES),
     )
     warmup_epochs: int = setting(0, "number of epochs over which the learning rate rises from zero", whole(0))
-    # The method's options
-    rho: float = setting(0.05, "SAM's radius, for the SADDLe methods and gradient sam", real(at_least=0.0))
-    ascent_every: int = setting(
-        1, "compute SAM's perturbation every N steps; the paper's efficient variant has 5", whole(1)
-    )
-    ascent_reuse: bool = setting(
-        False, "in the steps between, perturb with the last perturbation instead of none"
-    )
-    slowmo: str = setting(
-        "none",
-        "outer steps of slow momentum around the method: none, or as in slowmo(every=12, beta=0.5)",
-        spec_of(SLOWMO, "none"),
-    )
-    beta: float = setting(
-        0.9, "momentum coefficient; 0 is D-PSGD as printed, without momentum", real(at_least=0.0, below=1.0)
-    )
-    nesterov: bool = setting(True, "Nesterov momentum; false is heavy ball")
-    weight_decay: float = setting(
-        1e-4, "coefficient of the L2 penalty, added to the gradients", real(at_least=0.0)
-    )
-    gamma: float = setting(
-        1.0, "averaging rate: the share of gossip's correction that is applied", real(above=0.0, at_most=1.0)
-    )
-    compressor: str = setting(
-        "none",
-        "compressor of messages: none, identity, quantize(8), quantize(2, biased=True), top_k(0.3), "
-        f"random_k(0.3), sign, natural, ternary, low_rank(2){_listed(COMPRESSORS.installed)}; or your own, "
-        "FILE.py:NAME or module:NAME",
-        spec_of(COMPRESSORS, "none"),
-    )
-    order: str = setting("choco", "order of compressed gossip: choco, paper", one_of("core.gossip:ORDERS"))
-    self_gradient: str = setting(
-        "current", "where NGM takes its own gradient: current, mixed", one_of("methods.ngm:SELF_GRADIENTS")
-    )
-    mixing: str = setting(
-        "auto", "how mixing is computed: auto, dense, table", one_of("core.network:MIXINGS")
-    )
     seed: int = setting(
         0,
         "seed of subset, partition, random graphs, initialisation, batches and compression",
@@ -475,7 +318,7 @@ class Config:
     )
     sweep: str = setting(
         "",
-        "numbers to try, such as learning_rate:0.05,0.1 rho:0,0.1: all combinations run in one program "
+        "numbers to try, such as learning_rate=0.05,0.1 method.rho=0,0.1: all combinations in one program "
         "(default: none)",
         lambda _, v: trials.parse_sweep(v),
     )
@@ -531,12 +374,14 @@ class Config:
             if field.type is float and isinstance(value, int) and not isinstance(value, bool):
                 object.__setattr__(self, field.name, float(value))
             check_setting(field.name, value)
-        check_numbers(self)
+        if self.warmup_epochs >= self.epochs:
+            raise ArgumentError(
+                f"warmup_epochs must be below epochs = {self.epochs}, got {self.warmup_epochs}"
+            )
         if GRAPHS.is_ours(self.topology):
             build_topology(self)
-        check_method(self)
-        check_gradient(self)
-        check_network(self)
+        if network.FAULTS.is_ours(self.faults):
+            network.make_faults(self.faults, self.agents)
         check_trials(self)
 
     @property

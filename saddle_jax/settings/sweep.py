@@ -8,20 +8,21 @@ import collections
 import itertools
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from saddle_jax.base import registry
 from saddle_jax.base.checks import ArgumentError, is_integer_text
 
 # Settings whose specs have options of their own: `method.mu` is an option of the method that is named.
-SPEC_SETTINGS = ("method", "gradient", "slowmo", "partition", "faults", "timing")
+SPEC_SETTINGS = ("method", "gradient", "partition", "faults", "timing")
 # What stands for a thing that has options, until one of them is given.
 _USUAL = {
     "partition": ("auto", "dirichlet"),
     "faults": ("none", "faults"),
     "timing": ("none", "timing"),
 }
+_WORDS = {"true": True, "false": False, "none": None}
 _LIST = "_by_trial"
 _STD = "_std"
 _SEED_MOST = 2**32 - 1
@@ -41,27 +42,27 @@ def parse_seeds(text: str) -> list[int]:
 
 
 def parse_sweep(text: str) -> dict[str, list[float]]:
-    """Returns the numbers in "learning_rate:0.05,0.1 rho:0,0.1" by setting; an empty text has none."""
+    """Returns the numbers in "learning_rate=0.05,0.1 method.rho=0,0.1" by name; an empty text has none."""
     numbers: dict[str, list[float]] = {}
     for name, values in parse_axes(text).items():
         try:
             numbers[name] = [float(value) for value in values.split(",")]
         except ValueError as error:
             raise ArgumentError(
-                f"sweep must give numbers for {name}, such as {name}:0.1,0.2, got {f'{name}:{values}'!r}"
+                f"sweep must give numbers for {name}, such as {name}=0.1,0.2, got {f'{name}={values}'!r}"
             ) from error
-        _refuse_twice(f"sweep of {name}", numbers[name], f"{name}:{values}")
+        _refuse_twice(f"sweep of {name}", numbers[name], f"{name}={values}")
     return numbers
 
 
 def parse_axes(text: str) -> dict[str, str]:
-    """Returns what "method:qgm,gut(mu=0.5) rho:0,0.1" lists, as text, by setting; an empty text has none."""
+    """Returns what "method=qgm,gut(mu=0.5) faults.drop=0,0.1" lists, as text, by name."""
     axes: dict[str, str] = {}
     for part in registry.split(text, " "):
-        name, colon, values = part.partition(":")
-        if not name or not colon or not values:
+        name, equals, values = part.partition("=")
+        if not name or not equals or not values:
             raise ArgumentError(
-                f"sweep must be SETTING:VALUE,VALUE,..., such as learning_rate:0.05,0.1, got {part!r}"
+                f"sweep must be SETTING=VALUE,VALUE,..., such as learning_rate=0.05,0.1, got {part!r}"
             )
         if name in axes:
             raise ArgumentError(f"sweep must name {name} once, got {text!r}")
@@ -91,7 +92,10 @@ def in_settings(settings: Mapping[str, Any], values: Mapping[str, Any]) -> dict[
             spec = spec_with_options(whose, text)
             if spec is None:
                 raise ArgumentError(f"{name} must not be given for {whose} {text}, which has no options")
-            changes[whose] = str(spec.with_option(option, option_value(value)))
+            chosen = option_value(value)
+            given = {**dict(spec.kwargs), option: chosen}
+            kept = tuple((name, each) for name, each in given.items() if name != option or chosen is not None)
+            changes[whose] = str(spec._replace(kwargs=kept))
         else:
             changes[name] = value
     return changes
@@ -105,12 +109,22 @@ def spec_with_options(whose: str, text: str) -> registry.Spec | None:
     return None if text in ("auto", "none", "given") else registry.parse(whose, text)
 
 
+def without(settings: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """Returns settings without some of them, and without options such as "method.rho" of what they name."""
+    left = {name: value for name, value in settings.items() if name not in names}
+    for whose, option in filter(None, map(own_option, names)):
+        if whose in left and (spec := spec_with_options(whose, left[whose])):
+            kwargs = tuple(pair for pair in spec.kwargs if pair[0] != option)
+            left[whose] = str(spec._replace(kwargs=kwargs)) if kwargs != spec.kwargs else left[whose]
+    return left
+
+
 def option_value(value: Any) -> Any:
     """Returns the value of an option: a text that is no literal and no spec, such as 10ms, is itself."""
     if not isinstance(value, str):
         return value
-    if value.lower() in ("true", "false"):
-        return value.lower() == "true"
+    if value.lower() in _WORDS:
+        return _WORDS[value.lower()]
     try:
         return registry.parse_value("option", value)
     except ArgumentError:

@@ -1,13 +1,12 @@
-"""From settings to what a run is made of: method, data, model, objective, partition and batches.
+"""One run as objects: method, data, model, objective, partition and batches.
 
-`Parts` are what all runs of a program share, made of settings by `of_settings`, or of objects by a script; a
-`Trial` is one run of them. Nothing is known here of devices or of other runs: see `program`.
+A `Trial` is made of settings by `of_settings`, or of objects by `sj.Experiment`. The trials of one program
+differ in seed and swept numbers. Nothing is known here of devices or of other runs: see `program`.
 """
 
 import contextlib
 import dataclasses
 import functools
-import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
@@ -19,11 +18,8 @@ from jax.sharding import Mesh
 
 from saddle_jax.base import user_code
 from saddle_jax.base.checks import ArgumentError
-from saddle_jax.base.registry import Spec, is_code, is_object
+from saddle_jax.base.registry import is_code, is_object
 from saddle_jax.base.types import Array, Batch, Key, LossFn, Params
-from saddle_jax.compression import COMPRESSORS
-from saddle_jax.core.gossip import choco, exact
-from saddle_jax.core.gradients import GradientEstimator
 from saddle_jax.core.hyperparams import with_hyperparams
 from saddle_jax.core.method import Method
 from saddle_jax.core.topology import Graphs
@@ -33,22 +29,13 @@ from saddle_jax.data.partition import PARTITIONS
 from saddle_jax.data.recipes import Augmentation
 from saddle_jax.kernels.convolution import ConvImpl
 from saddle_jax.methods import METHODS
-from saddle_jax.methods.saddle import has_estimator, saddle
 from saddle_jax.models import initialise, make_model
 from saddle_jax.models.functions import Functions
 from saddle_jax.models.layers import Norm
 from saddle_jax.models.precision import Precision, in_precision
 from saddle_jax.sam import GRADIENTS
 from saddle_jax.settings import network
-from saddle_jax.settings.config import (
-    OF_GOSSIP,
-    OPTIONS,
-    SLOWMO,
-    Config,
-    build_topology,
-    check_imported,
-    is_whole,
-)
+from saddle_jax.settings.config import Config, build_topology, is_whole
 from saddle_jax.settings.sweep import own_option, parse_sweep, settings_of
 from saddle_jax.tasks import objectives
 from saddle_jax.tasks.objectives import Objective, TaskContext, make_objective
@@ -61,9 +48,9 @@ _DECAY_AT_MILESTONES = 0.1
 _DECAY_PER_EPOCH = 0.981
 
 
-def build_schedule(config: Config, steps_per_epoch: int) -> optax.Schedule:
+def build_schedule(config: Config, steps_per_epoch: int, eta: Any) -> optax.Schedule:
     """Builds the schedule that the settings name. Like the paper's, it changes at whole epochs."""
-    eta, total = config.learning_rate, config.epochs * steps_per_epoch
+    total = config.epochs * steps_per_epoch
     if config.schedule == "constant":
         schedule = optax.constant_schedule(eta)
     elif config.schedule == "cosine":
@@ -87,18 +74,14 @@ def build_schedule(config: Config, steps_per_epoch: int) -> optax.Schedule:
 # ---- the method: its options, its gradient, what wraps it, and its network ----
 
 
-# The settings that reach a method whose factory has a parameter of the same name.
-SETTINGS = (*OPTIONS, "rho", "ascent_every", "ascent_reuse", "mixing")
+def method_of(config: Config, topology: Graphs, steps_per_epoch: int, numbers: Mapping[str, Any]) -> Method:
+    """Returns the method of a run on a graph; `numbers`, which may be arrays, take the place of settings."""
+    return build_method(config, topology, rate_of(config, steps_per_epoch, numbers), numbers)
 
 
 def rate_of(config: Config, steps_per_epoch: int, numbers: Mapping[str, Any]) -> optax.Schedule:
     """Returns the learning rate of a run; `numbers`, which may be arrays, take the place of settings."""
-    return build_schedule(_settings(config, numbers), steps_per_epoch)
-
-
-def method_of(config: Config, topology: Graphs, steps_per_epoch: int, numbers: Mapping[str, Any]) -> Method:
-    """Returns the method of a run on a graph; `numbers`, which may be arrays, take the place of settings."""
-    return build_method(config, topology, rate_of(config, steps_per_epoch, numbers), numbers)
+    return build_schedule(config, steps_per_epoch, numbers.get("learning_rate", config.learning_rate))
 
 
 def build_method(
@@ -106,152 +89,57 @@ def build_method(
 ) -> Method:
     """Returns the method that the settings name, on a graph.
 
-    `numbers`, which may be arrays, take the place of settings, and of options that method or estimator are
-    written with, such as "method.mu".
+    `numbers`, which may be arrays, take the place of settings, and of options such as "method.mu".
     """
-    check_imported(config)
-    settings, own = _settings(config, numbers or {}), _own_options(numbers or {})
-    spec = METHODS.parse(config.method)
-    options = {**_options(settings), **METHODS.arguments(spec), **_of("method", own)}
-    if "gossip" in METHODS.options(spec):
-        options = _with_gossip(options)
-    method = METHODS.make(
-        spec._replace(args=(), kwargs=tuple(options.items())), topology=topology, learning_rate=schedule
-    )
+    numbers = numbers or {}
+
+    def options(whose: str) -> dict[str, Any]:
+        own = {own_option(name): value for name, value in numbers.items()}
+        return {name[1]: value for name, value in own.items() if name and name[0] == whose}
+
+    spec = METHODS.with_options(METHODS.parse(config.method), options("method"))
+    method: Method = METHODS.make(spec, topology=topology, learning_rate=schedule)
     if method.topology.size != topology.size:
         raise ArgumentError(
             f"method {config.method} must be on the graph that it is given, of {topology.size} agents, got "
             f"one of {method.topology.size}"
         )
     if config.gradient != "auto":
-        estimator = make_gradient(
-            settings, lambda t: schedule(t) / settings.learning_rate, _of("gradient", own)
-        )
-        # The settings name it beside the method: here it takes the place of an estimator that the method has.
-        instead = config.gradient == "none" or has_estimator(method)
-        method = dataclasses.replace(method, gradient=estimator) if instead else saddle(method, estimator)
-    if config.slowmo != "none":
-        outer = SLOWMO.with_options(SLOWMO.parse(config.slowmo), _of("slowmo", own))
-        method = SLOWMO.make(outer, method=method, learning_rate=schedule)
+        eta = numbers.get("learning_rate", config.learning_rate)
+        spec = GRADIENTS.with_options(GRADIENTS.parse(config.gradient), options("gradient"))
+        method = dataclasses.replace(method, gradient=GRADIENTS.make(spec, share=lambda t: schedule(t) / eta))
     return dataclasses.replace(
         method,
-        faults=network.make_faults(config.faults, config.agents, _of("faults", own)),
-        timing=network.make_timing(config.timing, config.agents, _of("timing", own)),
+        faults=network.make_faults(config.faults, config.agents, options("faults")),
+        timing=network.make_timing(config.timing, config.agents, options("timing")),
     )
 
 
-def _settings(config: Config, numbers: Mapping[str, Any]) -> Any:
-    """Returns the settings by name with numbers in their place, which nobody checks."""
-    return types.SimpleNamespace(**{**vars(config), **numbers})
+def options_of(method: Method) -> dict[str, Any]:
+    """Returns the arguments that made a method, and those of a method that it wraps; none of your own."""
+    arguments = method.arguments
+    inner = arguments.get("method")
+    return {**(options_of(inner) if isinstance(inner, Method) else {}), **arguments}
 
 
-def _own_options(numbers: Mapping[str, Any]) -> dict[Any, Any]:
-    return {own: value for name, value in numbers.items() if (own := own_option(name))}
+# ---- from settings to objects ----
 
 
-def make_gradient(
-    config: Config, share: Callable[[Any], Any] | None = None, numbers: Mapping[str, Any] | None = None
-) -> GradientEstimator[Any]:
-    """Makes the estimator that the settings name; "none" is the plain gradient.
-
-    `share` is the learning rate as a share of its largest. `numbers` replace options, and may be arrays.
-    """
-    spec = GRADIENTS.parse(config.gradient, ["none"])
-    if spec.name == "none":
-        spec = Spec("plain")
-    options = {**_options_of_sam(config, spec), **GRADIENTS.given(spec), **(numbers or {})}
-    made: GradientEstimator[Any] = GRADIENTS.make(GRADIENTS.with_options(spec, options), share=share)
-    return made
-
-
-def _of(whose: str, own: Mapping[Any, Any]) -> dict[str, Any]:
-    return {option: value for (setting, option), value in own.items() if setting == whose}
-
-
-def weight_decay_of(config: Config) -> float:
-    """Returns the weight decay that the method of a run applies: none if it has no such option."""
-    if is_object(config.method):
-        return config.weight_decay  # which the program says
-    given = METHODS.given(config.method)
-    return float(given.get("weight_decay", in_force(config).get("weight_decay") or 0.0))
-
-
-def in_force(config: Config) -> dict[str, Any]:
-    """Returns the options that the method has and its spec leaves open, with the values they have."""
-    given = METHODS.given(config.method)
-    own = {option: parameter.default for option, parameter in METHODS.options(config.method).items()}
-    in_force = own | _options(config)
-    return {option: value for option, value in in_force.items() if option not in given}
-
-
-def _options(config: Config) -> dict[str, Any]:
-    """Returns the options of the method that are settings."""
-    takes = METHODS.options(config.method)
-    names = [name for name in (*takes, *(OF_GOSSIP if "gossip" in takes else ())) if name in SETTINGS]
-    options = {name: getattr(config, name) for name in names}
-    if "compressor" in options:
-        named = config.compressor != "none"
-        options["compressor"] = COMPRESSORS.make(config.compressor) if named else None
-    return options
-
-
-def _with_gossip(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a method's options with one `gossip` in the place of the settings that say parts of it."""
-    rest = dict(options)
-    order, mixing = rest.pop("order", "choco"), rest.pop("mixing", "auto")
-    if "gossip" in rest or (order, mixing) == ("choco", "auto"):
-        return rest
-    compressor, gamma = rest.pop("compressor", None), rest.pop("gamma", 1.0)
-    rest["gossip"] = exact(gamma, mixing) if compressor is None else choco(compressor, gamma, order, mixing)
-    return rest
-
-
-def _options_of_sam(config: Config, spec: Spec) -> dict[str, Any]:
-    """Returns the settings of SAM; the options of other estimators are said where they are named."""
-    if spec.name != "sam":
-        return {}
-    return {"rho": config.rho, "every": config.ascent_every, "reuse": config.ascent_reuse}
-
-
-# ---- what all runs of a program share ----
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Parts:
-    """The parts of runs that differ in the seed, or in numbers of their settings.
-
-    Attributes:
-      dataset: the samples of all runs, before a subset is chosen.
-      model: conv_impl -> the network of every agent; see `models.convolution` for the ways to compile one.
-      objective: a model -> what it learns.
-      topology: settings -> the communication graph, without idle agents.
-      method: settings, graph, steps per epoch and swept numbers, which may be arrays -> the method.
-      rate: settings, steps per epoch and swept numbers -> the learning rate; None where only the method
-        knows it.
-    """
-
-    dataset: Dataset
-    model: Callable[[ConvImpl], Functions]
-    objective: Callable[[Functions], Objective]
-    topology: Callable[[Config], Graphs]
-    method: Callable[[Config, Graphs, int, Mapping[str, Any]], Method]
-    rate: Callable[[Config, int, Mapping[str, Any]], optax.Schedule | None]
-
-
-def of_settings(config: Config, dataset: Dataset | None = None) -> Parts:
-    """Makes the parts that the settings name; the data is loaded, unless what stands in for it is given."""
-    dataset = load(config.dataset, config.data_dir or None) if dataset is None else dataset
+def of_settings(config: Config, data: Dataset | None = None) -> "Trial":
+    """Makes the run that the settings name; its data is loaded, unless what stands in for it is given."""
+    data = load(config.dataset, config.data_dir or None) if data is None else data
     if config.objective == "regression":  # of classes, too, which are then numbers
-        dataset = dataclasses.replace(dataset, outputs=user_data.outputs_of(dataset.train))
-    objective = dataset.objective if config.objective == "auto" else config.objective
-    return Parts(
-        dataset=_augmented(dataset, config),
+        data = dataclasses.replace(data, outputs=user_data.outputs_of(data.train))
+    objective = data.objective if config.objective == "auto" else config.objective
+    return Trial(
+        config,
+        data=_augmented(data, config),
         # The same functions again and again: they are compiled once.
-        model=functools.cache(lambda conv_impl: _network(config, dataset, conv_impl)),
-        objective=functools.cache(lambda model: make_objective(objective, model)),
-        topology=build_topology,
-        method=method_of,
-        rate=rate_of,
+        network_of=functools.cache(functools.partial(_network, config, data)),
+        objective_of=functools.cache(functools.partial(make_objective, objective)),
+        topology_of=build_topology,
+        method_of=method_of,
+        rate_of=rate_of,
     )
 
 
@@ -280,25 +168,59 @@ _WITHOUT_CLASSES = ("iid", "quantity_skew")
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Trial:
-    """One run of a program: what it trains on, and with what it is measured; `make` makes it.
-
-    A trial knows nothing of devices or of other runs: see `program.Program`.
+    """One run as objects; the trials of a program differ in the seed of their settings and in numbers.
 
     Attributes:
       config: its settings.
-      parts: what it shares with other runs.
-      dataset: its samples, which may be a subset of the data that all share.
-      partition: who holds which of them.
-      batches: the order in which they are seen.
-      numbers: its values of what is swept, by name: its method has them in its state.
+      data: the samples of all trials, before a subset is chosen.
+      network_of: conv_impl -> the network of every agent, see `kernels.convolution`.
+      objective_of: a network -> what it learns.
+      topology_of: settings -> the communication graph, without idle agents.
+      method_of: settings, graph, steps per epoch and swept numbers, which may be arrays -> the method.
+      rate_of: settings, steps per epoch and swept numbers -> the learning rate; None where only the method
+        knows it.
+      numbers: the values of what is swept, by name: the method has them in its state.
     """
 
     config: Config
-    parts: Parts
-    dataset: Dataset
-    partition: Partition
-    batches: Batches
+    data: Dataset
+    network_of: Callable[[ConvImpl], Functions]
+    objective_of: Callable[[Functions], Objective]
+    topology_of: Callable[[Config], Graphs]
+    method_of: Callable[[Config, Graphs, int, Mapping[str, Any]], Method]
+    rate_of: Callable[[Config, int, Mapping[str, Any]], optax.Schedule | None]
     numbers: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+    def each(self) -> "tuple[Trial, ...]":
+        """Returns the runs that the settings name, one for each seed and combination of swept numbers."""
+        return tuple(
+            dataclasses.replace(
+                self, config=config, numbers={name: own[name] for name in own if name != "seed"}
+            )
+            for config, own in zip(
+                self.config.each(), settings_of(self.config.seeds, self.config.sweep), strict=True
+            )
+        )
+
+    @functools.cached_property
+    def dataset(self) -> Dataset:
+        """The samples of this run, which may be a subset."""
+        return self.data.subset(self.config.subset, self.config.seed) if self.config.subset else self.data
+
+    @functools.cached_property
+    def partition(self) -> Partition:
+        """Which agent has which samples."""
+        return _partition(self.config, self.dataset)
+
+    @functools.cached_property
+    def batches(self) -> Batches:
+        """The order in which the samples are seen."""
+        config = self.config
+        if config.batch_size == 0 and self.dataset.is_streamed:  # which is done for what exceeds the memory
+            raise ArgumentError(
+                f"batch_size must be at least 1 for {self.dataset.name}, which is streamed, got 0"
+            )
+        return Batches(self.partition, config.batch_size, config.seed, partial=self.objective.masked)
 
     @property
     def steps(self) -> int:
@@ -313,22 +235,28 @@ class Trial:
     @property
     def topology(self) -> Graphs:
         """The communication graph, without idle agents."""
-        return self.parts.topology(self.config)
+        return self.topology_of(self.config)
 
-    @property
+    @functools.cached_property
     def model(self) -> Functions:
-        """The network of every agent, compiled as the settings say."""
-        return _model(self.config, self.parts)
+        """The network of every agent, compiled and with products as the settings say."""
+        network = self.network_of(cast(ConvImpl, self.config.conv_impl))
+        return in_precision(network, cast(Precision, self.config.precision))
 
     @functools.cached_property
     def objective(self) -> Objective:
         """What is learned, and how well."""
-        return self.parts.objective(self.model)
+        return self.objective_of(self.model)
 
     @property
     def context(self) -> TaskContext:
         """What the metrics of a model alone may depend on."""
-        return TaskContext(self.dataset, self.partition, weight_decay_of(self.config))
+        return TaskContext(self.dataset, self.partition, self.weight_decay)
+
+    @property
+    def weight_decay(self) -> float:
+        """The weight decay of the method: none if it has no such option."""
+        return float(options_of(self.method_on(self.topology)).get("weight_decay", 0.0))
 
     @property
     def loss_fn(self) -> LossFn:
@@ -337,7 +265,7 @@ class Trial:
 
     def loss_of(self, conv_impl: ConvImpl) -> LossFn:
         """Returns the same loss in float32, compiled in another way: "plain" has derivatives of all kinds."""
-        return self.parts.objective(in_precision(self.parts.model(conv_impl), "float32")).loss
+        return self.objective_of(in_precision(self.network_of(conv_impl), "float32")).loss
 
     def batch_shapes(self) -> Batch:
         """Returns the shapes and dtypes of one agent's batch, as its loss sees it."""
@@ -380,13 +308,13 @@ class Trial:
         """Returns the method on a graph; swept numbers are hyperparameters of its state."""
 
         def make(**numbers: Any) -> Method:
-            return self.parts.method(self.config, topology, self.batches.steps_per_epoch, numbers)
+            return self.method_of(self.config, topology, self.batches.steps_per_epoch, numbers)
 
         return with_hyperparams(make, self.numbers)
 
     def rate(self, numbers: Mapping[str, Any]) -> optax.Schedule | None:
         """Returns the learning rate by step; swept numbers may be arrays. None: only the method knows it."""
-        return self.parts.rate(self.config, self.batches.steps_per_epoch, numbers)
+        return self.rate_of(self.config, self.batches.steps_per_epoch, numbers)
 
 
 def method_key(root: Key, step: Any) -> Key:
@@ -395,33 +323,17 @@ def method_key(root: Key, step: Any) -> Key:
 
 
 def build(config: Config) -> Trial:
-    """Loads the data and makes the parts of one run."""
-    return make(config, of_settings(config))
+    """Loads the data and makes one run."""
+    return checked(of_settings(config))
 
 
-def make_each(config: Config, shared: Parts) -> tuple[Trial, ...]:
-    """Returns all runs that the settings name, of the parts that were made for them."""
-    swept = [
-        {name: value for name, value in own.items() if name != "seed"}
-        for own in settings_of(config.seeds, config.sweep)
-    ]
-    runs = zip(config.each(), swept, strict=True)
-    return tuple(dataclasses.replace(make(each, shared), numbers=numbers) for each, numbers in runs)
-
-
-def make(config: Config, shared: Parts) -> Trial:
-    """Returns one run, of the parts that were made for it or for several."""
-    dataset = shared.dataset.subset(config.subset, config.seed) if config.subset else shared.dataset
-    partition = _partition(config, dataset)
-    objective = shared.objective(_model(config, shared))
-    if config.batch_size == 0 and dataset.is_streamed:  # which is done for what does not fit into memory
-        raise ArgumentError(f"batch_size must be at least 1 for {dataset.name}, which is streamed, got 0")
-    batches = Batches(partition, config.batch_size, config.seed, partial=objective.masked)
-    trial = Trial(config, shared, dataset, partition, batches)
+def checked(trial: Trial) -> Trial:
+    """Checks, without computing anything, that the parts of a run go together."""
     _check_length(trial)
     _check_model(trial)
     _check_reach(trial)
-    if is_code(config.method) or is_object(config.method):
+    config = trial.config
+    if not METHODS.is_ours(config.method):
         with user_code.failing_as(f"method {config.method} failed in a step"):
             method = trial.method_on(trial.topology)
             jax.eval_shape(method.init, jax.eval_shape(trial.first_params))  # which traces a step
@@ -436,11 +348,6 @@ def _check_length(trial: Trial) -> None:
             f"epochs must be at most {_MOST_STEPS // per_epoch:,} with {per_epoch:,} steps each, of which "
             f"there can be {_MOST_STEPS:,}, got {trial.config.epochs}"
         )
-
-
-def _model(config: Config, shared: Parts) -> Functions:
-    """Returns the network of every agent as the settings say: how it is compiled, and how it multiplies."""
-    return in_precision(shared.model(cast(ConvImpl, config.conv_impl)), cast(Precision, config.precision))
 
 
 def _partition(config: Config, dataset: Dataset) -> Partition:
@@ -499,7 +406,7 @@ def _check_reach(trial: Trial) -> None:
         asked.append(inputs)
         return model.apply(params, inputs)
 
-    objective = trial.parts.objective(model._replace(apply=apply))
+    objective = trial.objective_of(model._replace(apply=apply))
     jax.eval_shape(objective.loss, jax.eval_shape(trial.first_model), trial.batch_shapes())
     if not asked:
         raise ArgumentError(
@@ -541,20 +448,20 @@ def small_models(agents: int) -> dict[str, Any]:
     return {"w": jax.ShapeDtypeStruct((agents, *_SHAPE), jnp.float32)}
 
 
-def is_argument(config: Config, name: str, numbers: Mapping[str, float], shared: Parts | None = None) -> bool:
-    """Whether a step depends on a swept number without asking what it is.
+def is_argument(config: Config, name: str, numbers: Mapping[str, float], trial: Trial | None = None) -> bool:
+    """Returns whether a step depends on a swept number without asking what it is.
 
     Args:
       config: the settings of a run.
-      name: of the number: a setting, or "method.NAME" of a spelling.
+      name: of the number: a setting, or "method.NAME".
       numbers: values of all that is swept.
-      shared: parts that are made already; None takes those that the settings name.
+      trial: the run as objects; None takes the method that the settings name.
 
     Raises:
       ArgumentError: there is no such run, whatever the number.
     """
-    make, rate = (method_of, rate_of) if shared is None else (shared.method, shared.rate)
-    topology = (build_topology if shared is None else shared.topology)(config)
+    make, rate = (method_of, rate_of) if trial is None else (trial.method_of, trial.rate_of)
+    topology = (build_topology if trial is None else trial.topology_of)(config)
     make(config, topology, 1, numbers)  # what is wrong without a sweep is reported as ever
     arrays = {other: jnp.float32(value) for other, value in numbers.items()}
 
@@ -579,24 +486,25 @@ def is_argument(config: Config, name: str, numbers: Mapping[str, float], shared:
 
 
 def is_one_program(
-    config: Config, name: str, numbers: Mapping[str, Sequence[float]], shared: Parts | None = None
+    config: Config, name: str, numbers: Mapping[str, Sequence[float]], trial: Trial | None = None
 ) -> bool:
-    """Whether runs that differ in this one of the numbers that are swept can be one program."""
+    """Returns whether runs that differ in this one of the numbers that are swept can be one program."""
     if own := own_option(name):
         text = getattr(config, own[0])
         if not is_object(text) and is_whole(text, *own):
             return False
     elif Config.__dataclass_fields__[name].type is not float:
         return False
-    firsts = {other: values[0] for other, values in numbers.items()}
-    return is_argument(config, name, firsts, shared)
+    return is_argument(config, name, {other: values[0] for other, values in numbers.items()}, trial)
 
 
-def check_one_program(config: Config, shared: Parts) -> None:
-    """Checks that everything which the settings sweep can be one program of these parts."""
-    numbers, base = parse_sweep(config.sweep), dataclasses.replace(config, seeds="", sweep="")
+def check_one_program(trial: Trial) -> None:
+    """Checks that everything which the settings sweep can be one program."""
+    config = trial.config
+    numbers = parse_sweep(config.sweep)
+    base = dataclasses.replace(config, seeds="", sweep="")
     for name in numbers:
-        if not is_one_program(base, name, numbers, shared):
+        if not is_one_program(base, name, numbers, trial):
             raise ArgumentError(
                 f"sweep must name numbers on which a step of {config.method} depends and which it need not "
                 f"know in advance, got {name}: runs of their own can have it, as saddle train --sweep makes"

@@ -29,10 +29,9 @@ from saddle_jax.runs.checkpoints import tree_sha256
 from saddle_jax.runs.run_folder import read_about
 from saddle_jax.settings import network
 from saddle_jax.settings.config import Config
-from saddle_jax.settings.sweep import name_of, numbers_of, parse_sweep
+from saddle_jax.settings.sweep import name_of, numbers_of, own_option, parse_sweep
 from saddle_jax.tasks.objectives import Objective, scored
-from saddle_jax.training import build
-from saddle_jax.training.build import Trial
+from saddle_jax.training.build import Trial, options_of
 from saddle_jax.training.program import Program
 from saddle_jax.version import __version__
 
@@ -43,34 +42,24 @@ _SWEPT = "swept"
 
 
 def of_method(config: Config, method: Method) -> str:
-    """Names the method, its estimator and the options that it has, as they are in force."""
-    swept = parse_sweep(config.sweep)
-    options = {} if is_object(config.method) else build.in_force(config)
-    if options and "gossip" in METHODS.given(config.method):
-        options.pop("gamma", None)  # the gossip that is named has its own
-
-    def is_swept(name: str) -> bool:
-        return name in swept or f"method.{name}" in swept
-
-    def number(name: str) -> str:
-        return _SWEPT if is_swept(name) else f"{options[name]:g}"
-
+    """Names the method and its estimator, with the options in force that its text does not give."""
+    own = [own_option(name) for name in parse_sweep(config.sweep)]
+    swept = {option[1] for option in own if option and option[0] in ("method", "gradient")}
+    given = set() if is_object(config.method) else set(METHODS.given(config.method)) - swept
+    options = {name: value for name, value in options_of(method).items() if name not in given}
     parts = [config.method]
     if not method.gradient.is_linear:
         name = method.gradient.name
         parts.append(re.sub(r"rho=[^,)]*", f"rho={_SWEPT}", name) if "rho" in swept else name)
-    if "beta" in options:
-        kind = {True: " (Nesterov)", False: " (heavy ball)", None: ""}[options.get("nesterov")]
-        parts.append(f"momentum {number('beta')}{kind}")
-    for name, meaning in (("mu", "mu"), ("weight_decay", "weight decay"), ("gamma", "gamma")):
-        if is_swept(name) or isinstance(options.get(name), int | float):
-            parts.append(f"{meaning} {number(name)}")
+    meanings = {"beta": "momentum", "mu": "mu", "weight_decay": "weight decay", "gamma": "gamma"}
+    for name, meaning in meanings.items():
+        value = _SWEPT if name in swept else options.get(name)
+        if isinstance(value, str | int | float):
+            kind = {True: " (Nesterov)", False: " (heavy ball)"}.get(options.get("nesterov"), "")
+            number = value if isinstance(value, str) else f"{value:g}"
+            parts.append(f"{meaning} {number}{kind if name == 'beta' else ''}")
     if options.get("local_steps", 1) > 1:
         parts.append(f"gossip in every {_ordinal(options['local_steps'])} step")
-    if config.slowmo != "none":
-        parts.append(config.slowmo)
-    if options.get("compressor") is not None:
-        parts.append(config.compressor + (f" ({options['order']} order)" if "order" in options else ""))
     return ", ".join(parts)
 
 
@@ -286,7 +275,7 @@ def record(program: Program) -> dict[str, Any]:
         "versions": versions(),
         "devices": [f"{device.platform}:{device.device_kind}" for device in jax.devices()],
         "dataset": {
-            **({"samples": program.trial.parts.dataset.fingerprint} if _may_change(program) else {}),
+            **({"samples": program.trial.data.fingerprint} if _may_change(program) else {}),
             "source": program.trial.dataset.source,
             "train": program.trial.dataset.size,
             "class_names": list(program.trial.dataset.class_names),

@@ -31,7 +31,7 @@ from saddle_jax.settings import sweep
 from saddle_jax.settings.config import Config
 from saddle_jax.training import describe, evaluation, memory
 from saddle_jax.training.batches import Feed
-from saddle_jax.training.build import Parts, Trial
+from saddle_jax.training.build import Trial
 from saddle_jax.training.program import Program, build
 from saddle_jax.training.progress import Screen
 from saddle_jax.training.signals import Signals
@@ -236,7 +236,7 @@ def _check_rates(refused: str, trial: Trial, before: Config, steps: int) -> None
     shorter = dataclasses.replace(trial.config, epochs=before.epochs)
     rates = []
     for config in (shorter, trial.config):
-        schedule = trial.parts.rate(config, per_epoch, {})
+        schedule = trial.rate_of(config, per_epoch, {})
         if schedule is None or not steps:  # the method alone knows it, and knows no epochs
             return
         rates.append(np.asarray(jax.vmap(lambda t, at=schedule: jnp.asarray(at(t)))(jnp.arange(steps))))
@@ -260,7 +260,7 @@ def train(
     profile: bool = False,
     since: float | None = None,
     curvature: Measure | None = None,
-    parts: Parts | None = None,
+    trial: Trial | None = None,
 ) -> dict[str, Any]:
     """Trains, or goes on training, in a folder; returns what result.json says.
 
@@ -268,8 +268,8 @@ def train(
     more epochs a finished run goes on, where it can be the longer run.
 
     `since` is when the command began, by time.perf_counter(); None: now. `curvature` measures the consensus
-    model where the settings ask for it by `sharpness_every_epochs`: `analysis.sharpness.metrics`. `parts` are
-    those of a run that is made of objects; None makes those that the settings name.
+    model where the settings ask for it by `sharpness_every_epochs`: `analysis.sharpness.metrics`. `trial` is
+    the run as objects; None makes it of the settings.
     """
     if config.sharpness_every_epochs and curvature is None:
         raise ArgumentError(
@@ -282,7 +282,7 @@ def train(
     with contextlib.ExitStack() as stack:
         stack.enter_context(user_code.reading_once())
         with hosts.agreement():
-            program = build(config, parts)  # first of all: settings that cannot be run leave no trace
+            program = build(config, trial)  # first of all: settings that cannot be run leave no trace
             if warning := memory.check(program):
                 screen.warn(warning)
             kept = source_files.collect(config)

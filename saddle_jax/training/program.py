@@ -29,9 +29,9 @@ from saddle_jax.devices import policy
 from saddle_jax.devices.lifting import on_shards
 from saddle_jax.devices.placement import Placement, in_turn, place
 from saddle_jax.models.precision import products
-from saddle_jax.settings.config import Config, check_imported
+from saddle_jax.settings.config import Config, check_seeds
 from saddle_jax.training import memory
-from saddle_jax.training.build import Parts, Trial, check_one_program, make_each, method_key, of_settings
+from saddle_jax.training.build import Trial, check_one_program, checked, method_key, of_settings
 
 
 class Carry(NamedTuple):
@@ -389,15 +389,16 @@ class Program:
         return self.placement.pull(consensus_distance, params, self.method.topology.present)
 
 
-def build(config: Config, shared: Parts | None = None) -> Program:
+def build(config: Config, trial: Trial | None = None) -> Program:
     """Makes the program of a run, or of all runs that the settings name.
 
-    `shared` are the parts that are made already; None loads and makes those that the settings name.
+    `trial` is the run as objects, before its seeds and swept numbers; None makes it of the settings.
     """
-    check_imported(config)
-    shared = of_settings(config) if shared is None else shared
-    check_one_program(config, shared)
-    runs = make_each(config, shared)
+    check_seeds(config)
+    trial = of_settings(config) if trial is None else dataclasses.replace(trial, config=config)
+    check_one_program(trial)
+    runs = trial.each()
+    checked(runs[0])
     for run in runs if config.sweep else ():
         run.method_on(runs[0].topology)  # which checks its numbers
     # They decide steps and mask, which are the same for all.

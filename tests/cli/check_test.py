@@ -157,7 +157,7 @@ def test_what_new_writes_keeps_its_invariants(tmp_path, monkeypatch, capsys):
         assert capsys.readouterr().out.endswith(" 0 fail\n")
         quickly = ["--quiet", f"--workdir=runs/{kind}", "--epochs=1", "--agents=4"]
         quickly += ["--model=logistic"] if kind != "model" else []
-        quickly += ["--beta=0.5", "--weight_decay=0.01"] if kind == "method" else []
+        quickly += ["--method.beta=0.5", "--method.weight_decay=0.01"] if kind == "method" else []
         assert call(*trained, *quickly) == 0
     alone = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST", "JAX_NUM"))}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider"]

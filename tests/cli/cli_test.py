@@ -47,12 +47,12 @@ BAD = {
         ["train", "--method=qsaddle"],
         "did you mean 'q_saddle'.*method must be one of .* got 'qsaddle'",
     ),
-    "range": (["train", "--gamma=1.5"], "gamma must be a number > 0 and <= 1, got 1.5"),
+    "range": (["train", "--method.gamma=1.5"], "gamma must be a number > 0 and <= 1, got 1.5"),
     "compressor": (
-        ["train", "--compressor=quantise8"],
+        ["train", "--method.compressor=quantise8"],
         "compressor must be one of .* got 'quantise8'",
     ),
-    "bits": (["train", "--compressor=quantize(40)"], "bits must be an integer .* got 40"),
+    "bits": (["train", "--method.compressor=quantize(40)"], "bits must be an integer .* got 40"),
     "graph": (
         ["train", "--topology=torus", "--agents=7"],
         "topology 'torus' cannot have 7 agents",
@@ -62,7 +62,7 @@ BAD = {
         r"'torus\(2, 4\)' cannot have 10 agents",
     ),
     "warm-up": (["train", "--warmup_epochs=25"], "warmup_epochs must be below epochs = 25, got 25"),
-    "ngm only": (["train", "--self_gradient=mixed"], "self_gradient must be current for q_saddle"),
+    "ngm only": (["train", "--method.self_gradient=mixed"], "self_gradient must be current for q_saddle"),
     "no file": (["train", "--config=nowhere.py"], "config must be a file FILE.py.* got 'nowhere.py'"),
     "syntax": (["train", "--config=bad.py"], "config bad.py: SyntaxError: "),
     "no function": (["train", "--config=empty.py"], "config empty.py: AttributeError: .*get_config"),
@@ -74,12 +74,12 @@ BAD = {
     ),
     "ring": (["train", "--topology=ring(3)"], r"topology ring takes no options, got 'ring\(3\)'"),
     "profile": (["train", "--profile", "--dataset=nope"], "dataset must be one of .* got 'nope'"),
-    "nothing to compare": (["compare", "--methods=", "--workdir=x"], "methods must list at least one"),
+    "nothing to compare": (["compare", "--compare=method=", "--workdir=x"], "methods must list at least one"),
     "both": (
         ["compare", "--seed=1", "--workdir=x"],
         "there is no option --seed here; did you mean '--seeds'",
     ),
-    "several": (["compare", "--sweep=rho:0,1", "--workdir=x"], "there is no option --sweep here"),
+    "several": (["compare", "--sweep=method.rho=0,1", "--workdir=x"], "there is no option --sweep here"),
     "target": (["train", "--target=a40x4"], "target must be given with --plan"),
     "plan": (["train", "--plan", "--workdir=x"], "workdir must not be given with --plan"),
     "copies": (["export", "a", "--downsample=5", "--agent=1"], "agent must not be given with --downsample"),
@@ -97,7 +97,7 @@ BAD = {
         "batch_size must be at most an agent's share, 143, got 500",
     ),
     "positional": (["train", "now"], "arguments must be nothing and options, got now"),
-    "compare": (["compare", "--methods=qgm"], "workdir must be given"),
+    "compare": (["compare", "--compare=method=qgm"], "workdir must be given"),
     "seeds": (["compare", "--seeds=a", "--workdir=x"], "seeds must be whole numbers, got a"),
     "list": (["list", "/nowhere"], "DIR must be a folder, got '/nowhere'"),
     "evaluate": (["evaluate", "/nowhere"], "/nowhere holds no run: config.json is missing"),
@@ -114,7 +114,7 @@ BAD = {
         ["train", "--momentum=0.9"],
         "there is no option --momentum here; did you mean '--beta'",
     ),
-    "swept by another name": (["train", "--sweep=wd:0,1"], "did you mean 'weight_decay'.* got 'wd'"),
+    "swept by another name": (["train", "--sweep=wd=0,1"], "did you mean 'weight_decay'.* got 'wd'"),
     "option": (
         ["data", "partition", "--agent=3"],
         "there is no option --agent here; did you mean '--agents'",
@@ -167,7 +167,7 @@ def test_an_argument_may_be_left_out_or_repeated():
 
 def test_settings_are_shown_with_their_meaning(capsys):
     assert (
-        __main__.main(["saddle", "settings", f"--config={ROOT / 'configs' / 'saddle.py'}:cpu", "--rho=0.2"])
+        __main__.main(["saddle", "settings", f"--config={ROOT / 'configs' / 'saddle.py'}:cpu", "--method.rho=0.2"])
         == 0
     )
     printed = capsys.readouterr().out
@@ -210,7 +210,7 @@ def test_comparing_listing_evaluating_and_exporting(tmp_path, capsys):
         "--epochs=6",
         "--learning_rate=0.05",
     ]
-    grid = ["--methods=dpsgd,qgm", "--compressors=none,sign", "--seeds=0,1", f"--workdir={tmp_path}"]
+    grid = ["--compare=method=dpsgd,qgm", "--compare=method.compressor=none,sign", "--seeds=0,1", f"--workdir={tmp_path}"]
     grid.append("--nosingle_program")  # sweep_test.py has the other way
     assert __main__.main(["saddle", "compare", *grid, *small, "--quiet"]) == 0
     printed = capsys.readouterr().out
@@ -274,7 +274,7 @@ def test_comparing_listing_evaluating_and_exporting(tmp_path, capsys):
 def test_a_diverged_run_is_starred_and_does_not_stop_the_others(tmp_path, capsys):
     small = ["--agents=3", "--model=mlp", "--epochs=3", "--learning_rate=1e8"]
     grid = [
-        "--methods=dpsgd",
+        "--compare=method=dpsgd",
         "--seeds=0,1",
         f"--workdir={tmp_path}",
         "--quiet",
@@ -331,7 +331,7 @@ def test_what_is_printed_as_time_counts_from_the_start_of_the_command(tmp_path, 
         "--epochs=1",
         "--eval_agents=never",
     ]
-    command = ["compare", "--methods=dpsgd,qgm", "--seeds=0", *small, f"--workdir={tmp_path}"]
+    command = ["compare", "--compare=method=dpsgd,qgm", "--seeds=0", *small, f"--workdir={tmp_path}"]
     assert __main__.main(["saddle", *command]) == 0
     printed = capsys.readouterr().out
     assert (

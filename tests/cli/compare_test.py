@@ -14,22 +14,22 @@ from saddle_jax.training.sweep import parse_grid, runs_of_grid
 
 TINY = ["--agents=4", "--model=logistic", "--epochs=1", "--devices=1", "--quiet"]
 BAD = {
-    "method": (["--methods=qgm,gutt"], "did you mean 'gut'.*method must be one of .* got 'gutt'"),
-    "option": (["--methods=gut(nu=1)"], "method gut takes .* got option 'nu'"),
-    "gradient": (["--gradients=sam,asamm"], "gradient must be one of .* got 'asamm'"),
-    "graph": (["--topologies=rng"], "topology must be one of .* got 'rng'"),
-    "drop": (["--drop_rates=0,1.5"], "drop_rates must be numbers >= 0 and < 1, got 0,1.5"),
-    "no number": (["--drop_rates=some"], "drop_rates must be numbers >= 0 and < 1, got some"),
-    "none": (["--methods=q_saddle", "--gradients=none"], "gradient must not be none for q_saddle"),
-    "tree": (["--methods=relay_sgd"], "topology must be a tree for relay_sgd"),
-    "setting": (["--methods=sgp", "--gamma=2"], "gamma must be a number > 0 and <= 1, got 2"),
-    "no file": (["--methods=dpsgd,none.py:method"], "method must name a file that exists, got 'none.py'"),
-    "label": (["--methods=dpsgd,mine=none.py:method"], "must name a file that exists, got 'mine=none.py'"),
-    "no name": (["--methods=dpsgd,math:sqrtt"], "did you mean 'sqrt'. method must be in math"),
-    "no method": (["--methods=dpsgd,builtins:dict"], "method builtins:dict must return a Method, got {}"),
-    "no graph": (["--topologies=ring,none.edges"], "topology must name a file that exists, got 'none.edges'"),
+    "method": (["--compare=method=qgm,gutt"], "did you mean 'gut'.*method must be one of .* got 'gutt'"),
+    "option": (["--compare=method=gut(nu=1)"], "method gut takes .* got option 'nu'"),
+    "gradient": (["--compare=gradient=sam,asamm"], "gradient must be one of .* got 'asamm'"),
+    "graph": (["--compare=topology=rng"], "topology must be one of .* got 'rng'"),
+    "drop": (["--compare=faults.drop=0,1.5"], "drop_rates must be numbers >= 0 and < 1, got 0,1.5"),
+    "no number": (["--compare=faults.drop=some"], "drop_rates must be numbers >= 0 and < 1, got some"),
+    "none": (["--compare=method=q_saddle", "--compare=gradient=plain"], "gradient must not be none for q_saddle"),
+    "tree": (["--compare=method=relay_sgd"], "topology must be a tree for relay_sgd"),
+    "setting": (["--compare=method=sgp", "--method.gamma=2"], "gamma must be a number > 0 and <= 1, got 2"),
+    "no file": (["--compare=method=dpsgd,none.py:method"], "method must name a file that exists, got 'none.py'"),
+    "label": (["--compare=method=dpsgd,mine=none.py:method"], "must name a file that exists, got 'mine=none.py'"),
+    "no name": (["--compare=method=dpsgd,math:sqrtt"], "did you mean 'sqrt'. method must be in math"),
+    "no method": (["--compare=method=dpsgd,builtins:dict"], "method builtins:dict must return a Method, got {}"),
+    "no graph": (["--compare=topology=ring,none.edges"], "topology must name a file that exists, got 'none.edges'"),
     "no estimator": (
-        ["--methods=dpsgd", "--gradients=none,none.py:climb"],
+        ["--compare=method=dpsgd", "--compare=gradient=plain,none.py:climb"],
         "gradient must name a file that exists",
     ),
     "unknown": (["methods-of-mine"], "arguments must be nothing and options"),
@@ -61,8 +61,8 @@ def numbers(folder):
 
 
 def test_a_grid_of_everything_goes_on_past_what_cannot_be(tmp_path, capsys):
-    grid = ["--methods=dpsgd,gradient_tracking(variant=diging)", "--gradients=none,sam(rho=0.1)", "--seeds=0"]
-    grid += ["--topologies=ring,karate", f"--workdir={tmp_path}"]
+    grid = ["--compare=method=dpsgd,gradient_tracking(variant=diging)", "--compare=gradient=plain,sam(rho=0.1)", "--seeds=0"]
+    grid += ["--compare=topology=ring,karate", f"--workdir={tmp_path}"]
     assert cli.main(["saddle", "compare", *grid, *TINY]) == 2
     told = capsys.readouterr()
     assert told.err.count("\n") == 4  # karate has 34 agents; each combination once
@@ -90,7 +90,7 @@ def test_a_grid_of_everything_goes_on_past_what_cannot_be(tmp_path, capsys):
 
 
 def test_shares_of_lost_messages_are_one_program_and_columns_of_the_table(tmp_path, capsys):
-    grid = ["compare", "--methods=dpsgd", "--drop_rates=0,0.2,0.9", "--seeds=0", *TINY]
+    grid = ["compare", "--compare=method=dpsgd", "--compare=faults.drop=0,0.2,0.9", "--seeds=0", *TINY]
     assert cli.main(["saddle", *grid, f"--workdir={tmp_path / 'one'}"]) == 0
     assert cli.main(["saddle", *grid, f"--workdir={tmp_path / 'apart'}", "--nosingle_program"]) == 0
     capsys.readouterr()

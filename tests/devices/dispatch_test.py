@@ -18,7 +18,7 @@ from saddle_jax.training import loop
 from saddle_jax.training.progress import Screen
 
 # That of docs/commands.md; what stands behind it in a test makes it shorter.
-SWEEP = ("train", "--model=mlp", "--seeds=0,1,2", "--sweep=learning_rate:0.02,0.1,0.5")
+SWEEP = ("train", "--model=mlp", "--seeds=0,1,2", "--sweep=learning_rate=0.02,0.1,0.5")
 COMPARE = ("compare", "--seeds=0,1,2", "--model=mlp")
 # Nothing is fetched between the steps: as many programs as possible are in flight.
 UNSEEN = ("--eval_agents=never", "--log_every_steps=1000", "--eval_every_epochs=1000")
@@ -52,7 +52,7 @@ def test_readmes_sweep_ends(tmp_path):
 
 
 def test_a_comparison_of_three_seeds_ends(tmp_path):
-    shorter = ("--methods=dpsgd", "--epochs=10", *UNSEEN)
+    shorter = ("--compare=method=dpsgd", "--epochs=10", *UNSEEN)
     assert "dpsgd" in run_on_two_devices(tmp_path / "runs", *COMPARE, *shorter)
 
 
@@ -62,7 +62,7 @@ def test_a_comparison_of_three_seeds_ends(tmp_path):
     "command",
     [
         SWEEP,
-        (*COMPARE, "--methods=dpsgd,d_saddle,qgm,q_saddle,ngm,n_saddle", "--epochs=5"),
+        (*COMPARE, "--compare=method=dpsgd,d_saddle,qgm,q_saddle,ngm,n_saddle", "--epochs=5"),
         ("train", "--epochs=40", *UNSEEN),  # one run, far ahead of its computation
     ],
     ids=lambda command: command[0] + str(len(command)),

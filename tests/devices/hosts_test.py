@@ -126,7 +126,7 @@ def test_what_processes_agree_on(tmp_path):
 
 def test_processes_with_other_settings_are_refused_and_nothing_is_written(tmp_path):
     port, workdir = free_port(), tmp_path / "run"
-    pair = [saddle_train(port, process, workdir, f"--rho=0.{process + 1}") for process in (0, 1)]
+    pair = [saddle_train(port, process, workdir, f"--method.rho=0.{process + 1}") for process in (0, 1)]
     for status, out, error in ends(pair):
         assert status == 2
         assert out == ""

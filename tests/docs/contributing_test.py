@@ -39,7 +39,7 @@ train = [
     "--dataset=stripes", "--model=bottleneck", "--learning_rate=0.003",
     "--epochs=1",
 ]
-assert cli.main([*train, "--compressor=half"]) == 2  # the method sends models whole
+assert cli.main([*train, "--method.compressor=half"]) == 2  # the method sends models whole
 sys.exit(status or cli.main(train))
 """
 

@@ -27,7 +27,7 @@ ARGUMENTS = {
     "sharpness": ["run"],
     "landscape": ["run"],
     "reproduce": ["--table=1", "--scale=smoke"],
-    "compare": ["--methods=qgm", "--workdir=compared"],
+    "compare": ["--compare=method=qgm", "--workdir=compared"],
     "data show": ["digits"],
     "data prepare": ["digits"],
     "topology": ["ring", "4"],

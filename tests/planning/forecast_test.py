@@ -95,7 +95,7 @@ def test_what_does_not_fit_is_told_with_what_to_change(monkeypatch, capsys):
         "--devices=1",
         "--agents_per_call=1",
     ]
-    settings += ["--compressor=sign", "--method=n_saddle"]
+    settings += ["--method.compressor=sign", "--method=n_saddle"]
     assert cli.main(["saddle", "train", "--plan", "--target=here", "--json", *settings]) == 2
     found = json.loads(capsys.readouterr().out)
     assert not found["fits"]

@@ -27,6 +27,7 @@ import numpy as np
 from golden_cases import CASES
 
 import saddle_jax as sj
+from saddle_jax.methods import METHODS
 from saddle_jax.runs import run_folder
 from saddle_jax.settings import sweep
 from saddle_jax.settings.config import Config
@@ -78,11 +79,17 @@ def config_of(settings, folder):
     own = f"{folder}/golden_own.py:" if brought == "file" else ""
     method, options = settings["method"]
     own_options = {name: settings.pop(name) for name in ("mu", "local_steps") if name in settings}
-    settings["method"] = own + _call(method, {**options, **own_options})
     slowmo = {"every": settings.pop("slowmo_every"), "beta": settings.pop("slowmo_beta")}
-    settings["slowmo"] = _call("slowmo", slowmo) if slowmo["every"] else "none"
-    estimator, options = settings["gradient"]
-    settings["gradient"] = "auto" if estimator == "of the method" else own + _call(estimator, options)
+    estimator, of_estimator = settings["gradient"]
+    names = {"rho": "rho", "every": "ascent_every", "reuse": "ascent_reuse"}
+    of_sam = {option: settings[name] for option, name in names.items() if name in settings}
+    of_estimator = {**(of_sam if estimator == "sam" else {}), **of_estimator}
+    estimator = "plain" if estimator == "none" else estimator
+    settings["gradient"] = "auto" if estimator == "of the method" else own + _call(estimator, of_estimator)
+    written = _call(method, {**_options(method, settings, bool(own)), **options, **own_options})
+    if slowmo["every"]:
+        written = f"slowmo({written}, every={slowmo['every']}, beta={slowmo['beta']})"
+    settings["method"] = own + written
     if not own:
         settings["topology"] = "+".join(_graph(*graph) for graph in settings["topology"])
     else:
@@ -90,12 +97,10 @@ def config_of(settings, folder):
         settings["topology"] = own + _call(graph, arguments)
         settings["objective"] = own + settings["objective"]
     settings["dataset"] = _call(*settings["dataset"])
-    if "compressor" in settings:
-        settings["compressor"] = _compressor(*settings["compressor"])
     settings["devices"] = str(settings["devices"])
     settings["seeds"] = ",".join(map(str, settings["seeds"]))
     settings["sweep"] = " ".join(
-        f"{'faults.drop' if name == 'drop' else name}:{','.join(map(repr, values))}"
+        f"{NAMES.get(name, name)}={','.join(map(repr, values))}"
         for name, values in settings["sweep"].items()
     )
     faults = {"drop": 0.0, "burst": 0.0, "symmetric": True, "lost_weight": "self", "delay": 0, "offline": 0.0,
@@ -118,6 +123,35 @@ def config_of(settings, folder):
     kind, alpha = settings["partition"], settings.pop("alpha")
     settings["partition"] = {"iid": "iid", "sorted": f"shards({alpha:g})"}.get(kind, f"{kind}({alpha})")
     return Config(**settings)
+
+
+NAMES = {"drop": "faults.drop", "rho": "method.rho", "beta": "method.beta", "gamma": "method.gamma"}
+OF_METHODS = ("beta", "nesterov", "weight_decay", "gamma", "self_gradient", "rho", "ascent_every",
+              "ascent_reuse", "mixing", "order", "compressor")  # fmt: skip
+
+
+def _options(method, settings, is_own):
+    """Takes the options of a method out of the settings, and returns those that it has as they are written."""
+    given = {name: settings.pop(name) for name in OF_METHODS if name in settings}
+    compressor = given.pop("compressor", ("none", {}))
+    takes = ("beta", "weight_decay") if is_own else METHODS.options(method)
+    options = {name: value for name, value in given.items() if name in takes}
+    if compressor[0] != "none":
+        options["compressor"] = _Bare(_compressor(*compressor))
+    order, mixing = given.get("order", "choco"), given.get("mixing", "auto")
+    if "gossip" in takes and (order, mixing) != ("choco", "auto"):
+        gamma, compressor = options.pop("gamma", 1.0), options.pop("compressor", None)
+        gossip = f"exact({gamma!r}, {mixing!r})"
+        if compressor is not None:
+            gossip = f"choco({compressor}, {gamma!r}, {order!r}, {mixing!r})"
+        options["gossip"] = _Bare(gossip)
+    return options
+
+
+class _Bare(str):
+    """A text that is written without quotes."""
+
+    __repr__ = str.__str__
 
 
 def _given(name, options):
@@ -149,7 +183,7 @@ class _Streamed:
 
 
 def run_of(settings, folder):
-    """Returns the Run of a case that is made of Python objects, as they are made today."""
+    """Returns the Experiment of a case that is made of Python objects, as they are made today."""
     random = np.random.RandomState(5)
     x = random.normal(size=(300, 12)).astype(np.float32)
     y = x @ random.normal(size=(12, 4)).astype(np.float32)
@@ -160,11 +194,6 @@ def run_of(settings, folder):
         train = (_Streamed(train[0]), train[1])
     if with_loss:
         train, test = {"a": train[0], "b": train[1]}, {"a": test[0], "b": test[1]}
-    problem = sj.Problem(
-        train, test, model=(_init, _apply), loss=_loss if with_loss else "classification",
-        partition="iid" if settings["partition"] == "iid" else f"dirichlet({settings['alpha']})",
-        norm=settings["norm"], name="own",
-    )  # fmt: skip
     factory = {"qgm": sj.qgm, "dpsgd": sj.dpsgd}[settings["method"][0]]
     names = ("beta", "mu", "nesterov", "weight_decay", "gamma", "order", "mixing", "local_steps")
     options = {name: settings[name] for name in names if name in settings} | settings["method"][1]
@@ -178,11 +207,13 @@ def run_of(settings, folder):
     def method(beta):
         return factory(graph, settings["learning_rate"], **{**options, "beta": beta})
 
-    same = ("epochs", "batch_size", "weight_decay", "precision", "steps_per_dispatch", "agents_per_call",
+    same = ("epochs", "batch_size", "norm", "precision", "steps_per_dispatch", "agents_per_call",
             "conv_impl", "eval_every_epochs", "eval_agents", "log_every_steps", "subset", "diagnostics",
             "checkpoint_every_steps", "keep_checkpoints", "keep_every_epochs")  # fmt: skip
-    return sj.Run(
-        problem, method if settings["sweep"] else method(settings["beta"]), seed=settings["seed"],
+    return sj.Experiment(
+        method if settings["sweep"] else method(settings["beta"]), train, test, model=(_init, _apply),
+        loss=_loss if with_loss else "classification", name="own", seed=settings["seed"],
+        partition="iid" if settings["partition"] == "iid" else f"dirichlet({settings['alpha']})",
         sweep=settings["sweep"], devices=str(settings["devices"]), workdir=folder,
         **{name: settings[name] for name in same},
     )  # fmt: skip

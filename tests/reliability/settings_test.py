@@ -85,7 +85,7 @@ topology ring 4 --output=x.exe | theory --steps=0 | theory --steps={many} | theo
 theory --agents=0 | theory --beta=1 | theory nowhere | theory --workdir=x | theory --topology=x |
 cost --table=99 | cost --x | reproduce --table=99 | reproduce --scale=x | reproduce |
 reproduce --figure=x | compare | compare --methods=x | compare --methods=qgm --seeds=x |
-compare --methods=qgm --drop_rates=2 | methods x | gradients x | best | best nowhere | best run --metric=x
+compare --compare=method=qgm --compare=faults.drop=2 | methods x | gradients x | best | best nowhere | best run --metric=x
 | list | list nowhere | list a b | evaluate | evaluate . | evaluate run --agent=99 |
 evaluate run --trial=5 | export run --format=x | export run --output=. | export nowhere | report |
 report nowhere | report run --output=/ | report run --output=/dev/stdout |
@@ -96,7 +96,7 @@ landscape run --span=nan | landscape run --points=100000001 | landscape run --di
 plan --target=x | plan --target= | bench x | bench --repeats=0 | bench input --method=x |
 bench input --agents=1 | bench growth --plot=x.exe | bench --json=nowhere/x | check | check x |
 check nowhere.py:x | check qgm --kind=x | new | new x y | new method ../x | new method 1x |
-train --x | train x | train --sweep=x | train --sweep=rho:x | train --config=nowhere.py |
+train --x | train x | train --sweep=x | train --sweep=method.rho=x | train --config=nowhere.py |
 train --config=. | train --config={nul} | train --processes=2 |
 train --coordinator=x --processes=2 --process=0 | config --x=1 | train --seeds={seeds}
 | train --flagfile=binary | {nothing} | x | train --epochs={many} |

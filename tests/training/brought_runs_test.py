@@ -26,16 +26,16 @@ def test_brought_things_train_as_ours_do(folder, capsys):
 
 WAYS = {
     "devices": (["--devices=4"], ["--devices=4"]),
-    "faults": (["--faults.drop=0.1", "--compressor=none"],) * 2,
+    "faults": (["--faults.drop=0.1", "--method.compressor=none"],) * 2,
     "trials": (["--seeds=0,1"], ["--seeds=0,1"]),
-    "sweep": (["--sweep=weight_decay:0,0.01"], ["--sweep=weight_decay:0,0.01"]),
+    "sweep": (["--sweep=method.weight_decay=0,0.01"], ["--sweep=method.weight_decay=0,0.01"]),
     "a graph in a file": (["--topology=four.edges"], ["--topology=ring"]),
     "turns": (
-        ["--topology=complete+mine.py:graph+four.edges", "--compressor=none"],
-        ["--topology=complete+ring+ring", "--compressor=none"],
+        ["--topology=complete+mine.py:graph+four.edges", "--method.compressor=none"],
+        ["--topology=complete+ring+ring", "--method.compressor=none"],
     ),
     "drawn": (["--topology=mine.py:drawn"], ["--topology=erdos_renyi(0.8)"]),
-    "all at once": (["--devices=4", "--seeds=0,1", "--faults.drop=0.1", "--compressor=none"],) * 2,
+    "all at once": (["--devices=4", "--seeds=0,1", "--faults.drop=0.1", "--method.compressor=none"],) * 2,
 }
 
 
@@ -162,19 +162,19 @@ WRONG = {
     "missing option": (["--method=mine.py:needy"], "method mine.py:needy must be given"),
     "wrong option": (["--method=mine.py:method(bta=1)"],
                      "takes beta, weight_decay, compressor, name, got option 'bta'"),
-    "setting": (["--method=mine.py:method", "--gamma=0.5"],
+    "setting": (["--method=mine.py:method", "--method.gamma=0.5"],
                 "gamma must be 1.0 for mine.py:method, which has no such option"),
-    "said twice": (["--method=mine.py:method(beta=0.5)", "--beta=0.4"],
+    "said twice": (["--method=mine.py:method(beta=0.5)", "--method.beta=0.4"],
                    "beta must be 0.9 for mine.py"),
-    "sweep": (["--method=mine.py:method", "--sweep=gamma:0.5,1"],
+    "sweep": (["--method=mine.py:method", "--sweep=method.gamma=0.5,1"],
               "sweep must not name gamma for mine.py:method, which has none"),
     "seeds": (["--topology=mine.py:drawn", "--seeds=0,1"],
               "seeds must be one for topology mine.py:drawn, whose graph differs between seeds"),
     "gradient": (["--gradient=mine.py:number"],
                  "gradient mine.py:number must return a GradientEstimator, got 5"),
-    "rho": (["--gradient=mine.py:estimator", "--rho=0.3"],
+    "rho": (["--gradient=mine.py:estimator", "--method.rho=0.3"],
             "rho must be 0.05 beside gradient mine.py:estimator"),
-    "compressor": (["--compressor=mine.py:number"],
+    "compressor": (["--method.compressor=mine.py:number"],
                    "compressor mine.py:number must return an Operator"),
     "graph": (["--topology=mine.py:number"], "must return a Topology or a TimeVarying, got 5"),
     "size": (["--topology=four.edges", "--agents=5"],
@@ -195,8 +195,8 @@ def test_a_mistake_is_one_line_and_leaves_nothing(folder, kind, capsys):
 
 
 @pytest.mark.parametrize(
-    "command", [["train", "--workdir=run"], ["compare", "--methods=qgm,broken.py:f", "--workdir=run"],
-                ["compare", "--compressors=none,broken.py:f", "--workdir=run"], ["methods", "broken.py:f"]]
+    "command", [["train", "--workdir=run"], ["compare", "--compare=method=qgm,broken.py:f", "--workdir=run"],
+                ["compare", "--compare=method.compressor=none,broken.py:f", "--workdir=run"], ["methods", "broken.py:f"]]
 )  # fmt: skip
 def test_a_failing_import_is_one_line_and_its_own_traceback(folder, command, capsys):
     (folder / "broken.py").write_text("import mine\n\n\ndef f():\n    return [][1]\n\n\nf()\n")
@@ -221,8 +221,8 @@ def test_a_factory_that_fails_shows_where(folder, capsys):
 
 def test_comparisons_have_rows_for_brought_things(folder, capsys):
     grid = [
-        "--methods=qgm,mine.py:method(beta=0.8)",
-        "--topologies=ring,mine.py:graph,four.edges",
+        "--compare=method=qgm,mine.py:method(beta=0.8)",
+        "--compare=topology=ring,mine.py:graph,four.edges",
         "--seeds=0,1",
     ]
     assert saddle("compare", "--quiet", *SMALL, *grid, "--workdir=compared") == 0

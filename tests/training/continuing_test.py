@@ -111,7 +111,7 @@ REFUSED = {
         "from 2 to 1 epochs: they must not be lowered; choose another workdir",
     ),
     "other": (
-        ["--epochs=4", "--beta=0.5"],
+        ["--epochs=4", "--method.beta=0.5"],
         "holds a run with other settings: epochs 2 -> 4, beta",
     ),
 }

@@ -291,7 +291,7 @@ def test_verbs_take_one_trial_or_say_so(trained, capsys, tmp_path):
 
 def test_sweeps_from_the_command_line_are_one_setting(tmp_path, capsys):
     small = ["--agents=2", "--model=logistic", "--epochs=1", "--devices=1"]
-    sweeps = ["--sweep=beta:0,0.9", "--sweep=gamma:0.5,1"]
+    sweeps = ["--sweep=method.beta=0,0.9", "--sweep=method.gamma=0.5,1"]
     assert main(["saddle", "train", *small, *sweeps, f"--workdir={tmp_path / 'run'}"]) == 0
     printed = capsys.readouterr().out
     assert "4 in one program: beta:0,0.9 x gamma:0.5,1" in printed
@@ -303,7 +303,7 @@ def test_sweeps_from_the_command_line_are_one_setting(tmp_path, capsys):
     assert "consensus distance" not in printed
     assert run_folder.read_config(tmp_path / "run").sweep == "beta:0,0.9 gamma:0.5,1"
     assert (tmp_path / "run" / "curves.png").is_file()
-    assert main(["saddle", "train", *sweeps, "--sweep=beta:0,0.5"]) == 2
+    assert main(["saddle", "train", *sweeps, "--sweep=method.beta=0,0.5"]) == 2
     assert "sweep must name beta once" in capsys.readouterr().err
 
 
@@ -320,7 +320,7 @@ def test_records_together_and_apart():
 
 def test_a_comparison_is_the_same_together_and_apart(tmp_path, capsys):
     small = ["--agents=2", "--model=logistic", "--epochs=1", "--devices=1"]
-    grid = ["compare", "--methods=dpsgd", "--quiet", *small]
+    grid = ["compare", "--compare=method=dpsgd", "--quiet", *small]
     tables = []
     for options in (["--seeds=1,3"], ["--seeds=1,3", "--nosingle_program"]):
         folder = tmp_path / f"{len(tables)}"

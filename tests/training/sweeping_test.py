@@ -111,24 +111,24 @@ def test_every_gradient_can_sweep_its_radius(estimator):
 
 BAD = {
     "method lacks": (
-        ["--sweep=rho:0,0.1", "--method=qgm"],
+        ["--sweep=method.rho=0,0.1", "--method=qgm"],
         "sweep must not name rho for qgm, which has",
     ),
     "no slowmo": (
-        ["--sweep=slowmo.beta:0,0.1"],
+        ["--sweep=slowmo.beta=0,0.1"],
         "slowmo.beta",
     ),
-    "unknown": (["--sweep=learning_rat:1,2"], "did you mean.*an option of q_saddle, got 'learning_rat'"),
-    "whole": (["--sweep=batch_size:16,x"], "sweep: batch_size must be an integer, got 'x'"),
-    "bound": (["--sweep=agents:0,2"], "agents must be an integer >= 1 and <= 10000, got 0"),
-    "choice": (["--sweep=method:qgm,qgmm"], "did you mean 'qgm'.*method must be one of .* got 'qgmm'"),
-    "truth": (["--sweep=nesterov:yes"], "sweep: nesterov must be true or false, got 'yes'"),
-    "twice": (["--sweep=beta:0.1,0.10"], "sweep of beta must name each value once, got '0.1,0.10'"),
-    "seeds": (["--sweep=seeds:0,1"], "sweep must name seed, got 'seeds'"),
-    "place": (["--sweep=devices:1,2"], "sweep must name what changes a number of a run, got 'devices'"),
+    "unknown": (["--sweep=learning_rat=1,2"], "did you mean.*an option of q_saddle, got 'learning_rat'"),
+    "whole": (["--sweep=batch_size=16,x"], "sweep: batch_size must be an integer, got 'x'"),
+    "bound": (["--sweep=agents=0,2"], "agents must be an integer >= 1 and <= 10000, got 0"),
+    "choice": (["--sweep=method=qgm,qgmm"], "did you mean 'qgm'.*method must be one of .* got 'qgmm'"),
+    "truth": (["--sweep=method.nesterov=yes"], "sweep: nesterov must be true or false, got 'yes'"),
+    "twice": (["--sweep=method.beta=0.1,0.10"], "sweep of beta must name each value once, got '0.1,0.10'"),
+    "seeds": (["--sweep=seeds=0,1"], "sweep must name seed, got 'seeds'"),
+    "place": (["--sweep=devices=1,2"], "sweep must name what changes a number of a run, got 'devices'"),
     "none": (["--sweep=beta"], "sweep must be SETTING:VALUE,VALUE,..., .* got 'beta'"),
     "impossible": (
-        ["--sweep=topology:karate,les_miserables"],
+        ["--sweep=topology=karate,les_miserables"],
         "topology=karate: topology 'karate' cannot have",
     ),
 }
@@ -162,7 +162,7 @@ def test_every_number_of_a_sweep_is_checked(text):
 
 
 def test_a_sweep_of_choices_makes_folders_and_a_table_and_goes_on(tmp_path, capsys):
-    sweep = ["--sweep=method:dpsgd,d_saddle", "--sweep=rho:0,0.2", "--seeds=0,1"]
+    sweep = ["--sweep=method=dpsgd,d_saddle", "--sweep=method.rho=0,0.2", "--seeds=0,1"]
     command = ["saddle", "train", *sweep, *TINY, f"--workdir={tmp_path / 'one'}"]
     assert cli.main(command) == 0
     told = capsys.readouterr().out
@@ -181,13 +181,13 @@ def test_a_sweep_of_choices_makes_folders_and_a_table_and_goes_on(tmp_path, caps
     assert cli.main(command) == 0
     assert before == {path: path.stat().st_mtime_ns for path in before}
     # One more value trains what is missing alone.
-    assert cli.main([*command, "--sweep=batch_size:32"]) == 0
+    assert cli.main([*command, "--sweep=batch_size=32"]) == 0
     assert (tmp_path / "one" / "method=dpsgd-batch_size=32" / "result.json").is_file()
 
 
 def test_folders_are_named_after_the_sweep_where_the_user_names_none(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert cli.main(["saddle", "train", *TINY, "--method=dpsgd", "--sweep=batch_size:16,64"]) == 0
+    assert cli.main(["saddle", "train", *TINY, "--method=dpsgd", "--sweep=batch_size=16,64"]) == 0
     (folder,) = pathlib.Path("runs").iterdir()
     assert folder.name.startswith("digits-sweep-batch_size-")
     assert {path.name for path in folder.iterdir() if path.is_dir()} == {"batch_size=16", "batch_size=64"}
@@ -213,7 +213,7 @@ def test_options_of_things_that_are_brought_may_be_swept(tmp_path, capsys):
     together = "method.strength:0.5,1 gradient.radius:0,0.1"
     assert names(found) == {"method.rounds=1": together, "method.rounds=2": together}
     given = [f"--{name}={value}" for name, value in brought.items()]
-    command = [*given, *TINY, "--sweep=strength:0.5,1", f"--workdir={tmp_path / 'run'}"]
+    command = [*given, *TINY, "--sweep=strength=0.5,1", f"--workdir={tmp_path / 'run'}"]
     assert cli.main(["saddle", "train", *command]) == 0
     half, whole = json.loads((tmp_path / "run" / "result.json").read_text())["trials"]
     alone = [*given[1:], f"--method={brought['method']}(strength=0.5)", *TINY]
@@ -221,5 +221,5 @@ def test_options_of_things_that_are_brought_may_be_swept(tmp_path, capsys):
     result = json.loads((tmp_path / "alone" / "result.json").read_text())
     assert half["test_loss"] == pytest.approx(result["test_loss"], rel=1e-4)
     assert half["test_loss"] != pytest.approx(whole["test_loss"], rel=1e-2)
-    assert cli.main(["saddle", "train", *command[:-2], "--sweep=strenght:1,2"]) == 2
+    assert cli.main(["saddle", "train", *command[:-2], "--sweep=strenght=1,2"]) == 2
     assert "got 'strenght'" in capsys.readouterr().err
