@@ -390,6 +390,12 @@ class Registry(MutableMapping[str, Callable[..., Any]]):
         """Returns the parameters of a spec's factory that the spec may set."""
         return self._own(self.factory(spec))
 
+    def defaults(self, spec: Spec | str) -> dict[str, Any]:
+        """Returns the default values of the options of a spec's factory."""
+        return {
+            name: each.default for name, each in self.options(spec).items() if each.default is not each.empty
+        }
+
     def given(self, spec: Spec | str) -> dict[str, Any]:
         """Returns the arguments of a spec by parameter name, unevaluated."""
         spec = self.parse(spec) if isinstance(spec, str) else spec

@@ -19,8 +19,8 @@ from saddle_jax.cli.verb import (
     Output,
     boolean,
     call,
+    choice,
     doing,
-    given_settings,
     integer,
     items,
     number,
@@ -32,9 +32,9 @@ from saddle_jax.training import signals
 
 _THEME = "The paper"
 # What the paper leaves open.
-_INTERPRETATIONS = ("order", "nesterov", "self_gradient", "ascent_reuse", "norm")
+_INTERPRETATIONS = ("order", "nesterov", "self_gradient", "ascent_reuse", "norm", "biased")
 # The embedded digits show the effect with these: docs/demonstration.md tells how they were found.
-DEMO = {"partition": "dirichlet(0.001)", "learning_rate": 0.3, "rho": 0.2}
+DEMO = {"partition": "dirichlet(0.001)", "learning_rate": 0.3}
 _IMAGES, _ITERATIONS = 256, 20  # of sharpness
 _POINTS = 11
 
@@ -54,14 +54,16 @@ def demo(options: flags.FlagValues, out: Output) -> int:
     from saddle_jax.report.page import write_page
     from saddle_jax.runs.table import load_runs
     from saddle_jax.settings.config import Config
+    from saddle_jax.settings.sweep import parse_seeds
     from saddle_jax.training.progress import Screen
-    from saddle_jax.training.sweep import parse_grid, runs_of_grid
+    from saddle_jax.training.sweep import over_seeds, runs_of_sweep
 
     folder = pathlib.Path(options.workdir)
-    grid = parse_grid("qgm,q_saddle", "none", options.seeds)
-    runs = runs_of_grid(Config().to_json() | DEMO, grid, folder, single_program=True).runs
+    axes = {"method": [demonstration.BASE, demonstration.SADDLE]}
+    seeds = parse_seeds(options.seeds)
+    runs = over_seeds(runs_of_sweep(Config(**DEMO), axes, folder), seeds, single_program=True).runs
     out.note(demonstration.introduction())
-    out.note(f"\n1 of 3: training QGM and Q-SADDLe, {len(grid.seeds)} seeds each")
+    out.note(f"\n1 of 3: training QGM and Q-SADDLe, {len(seeds)} seeds each")
     refused, status = run_several(runs, quiet=out.is_silent, lines=False)
     if status or refused:
         return status
@@ -75,12 +77,12 @@ def demo(options: flags.FlagValues, out: Output) -> int:
             epochs=[str(Config().epochs)],
         )
         out.note("3 of 3: computing the loss landscape, and writing the page")
-        pair = [next(path for path, run in runs.items() if run.method == method) for method in grid.methods]
+        pair = [next(path for path, run in runs.items() if run.method == method) for method in axes["method"]]
         x, scan = landscape.grid(_POINTS, 1.0), landscape.Scan("filter", 0, _IMAGES)
         draw_landscape(pair, folder / "landscape", x, scan, screen, 0)
         plot_curves(workdirs, folder / "comparison.png")
         write_page(workdirs, page)
-        shown = demonstration.shown(cells_of(load_runs(workdirs), grid), sharp)
+        shown = demonstration.shown(cells_of(load_runs(workdirs), axes), sharp)
     out.note()
     out.table(demonstration.rows(shown))
     out.say(f"\n{demonstration.meaning(shown)}")
@@ -102,8 +104,12 @@ def demo(options: flags.FlagValues, out: Output) -> int:
     boolean("list", False, "List the tables, figures and scales, or the rows of one table."),
     boolean("claims", False, "Print what the text claims of the tables, beside the tables and the runs."),
     boolean("evidence", False, "Print what the runs below --workdir say of the paper's statements."),
+    choice("order", None, ("choco", "paper"), "Read otherwise: the order of compressed gossip."),
+    boolean("nesterov", None, "Read otherwise: Nesterov momentum, or heavy ball."),
+    choice("self_gradient", None, ("current", "mixed"), "Read otherwise: where NGM takes its own gradient."),
+    boolean("ascent_reuse", None, "Read otherwise: perturb with the last perturbation between."),
+    choice("norm", None, ("evonorm", "evonorm_sigmoid", "groupnorm"), "Read otherwise: normalization."),
     boolean("biased", None, "Whether quantizers are divided by tau (default: as each row's name says)."),
-    settings=_INTERPRETATIONS,
     example="reproduce --table=1 --scale=smoke --workdir=runs/paper",
 )
 def reproduce(options: flags.FlagValues, out: Output) -> int:
@@ -175,8 +181,7 @@ def _place(options: flags.FlagValues) -> tuple[Any, pathlib.Path]:
 
 def _interpretations(options: flags.FlagValues) -> dict[str, Any]:
     """Returns the interpretations of the paper that the options select."""
-    biased = {} if options.biased is None else {"biased": options.biased}
-    return given_settings(options, own=("seeds", "data_dir")) | biased
+    return {name: options[name].value for name in _INTERPRETATIONS if options[name].value is not None}
 
 
 def _make_runs(

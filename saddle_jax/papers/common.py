@@ -25,9 +25,10 @@ from typing import Any, Literal, NamedTuple
 
 from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
-from saddle_jax.base.registry import parse, split
+from saddle_jax.base.registry import Spec, parse, split
 from saddle_jax.methods import METHODS
 from saddle_jax.settings.config import Config
+from saddle_jax.settings.sweep import in_settings
 
 # ---- printed results ----
 
@@ -132,8 +133,12 @@ class Entry:
     def config(self, seed: int = 0) -> Config:
         """Returns the settings of a run at the paper's scale."""
         setting = self.setting
+        options = {"rho": setting.rho if self.rho is None else self.rho}
+        options |= {"ascent_every": self.ascent_every} if self.ascent_every > 1 else {}
+        options |= {"gamma": self.gamma} if self.gamma != 1 else {}
+        options |= {"compressor": self.compressor} if self.compressor != "none" else {}
         return Config(
-            method=self.method,
+            method=with_options(self.method, options),
             topology=self.topology,
             agents=self.agents,
             model=setting.model,
@@ -143,14 +148,24 @@ class Entry:
             epochs=self.times * setting.epochs,
             learning_rate=setting.learning_rate,
             schedule=self.schedule,
-            rho=setting.rho if self.rho is None else self.rho,
-            ascent_every=self.ascent_every,
-            gamma=self.gamma,
-            compressor=self.compressor,
             seed=seed,
             keep_every_epochs=setting.epochs // 4,  # stages for measuring sharpness
             diagnostics=True,
         )
+
+
+def with_options(method: str, options: Mapping[str, Any]) -> str:
+    """Returns the text of a method with those of the options that it has."""
+    has = METHODS.options(method)
+    named = {f"method.{name}": value for name, value in options.items() if name in has}
+    return str(in_settings({"method": method}, named).get("method", method))
+
+
+def compressor_of(config: Config) -> str:
+    """Returns the compressor of a run's method, whether the method or its gossip names it."""
+    given = METHODS.given(config.method)
+    gossip = given.get("gossip")
+    return str(gossip.args[0] if isinstance(gossip, Spec) else given.get("compressor") or "none")
 
 
 def short(compressor: str) -> str:

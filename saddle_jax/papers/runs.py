@@ -26,7 +26,7 @@ from saddle_jax.methods import METHODS
 from saddle_jax.models import initialise, make_model
 from saddle_jax.models.functions import Functions
 from saddle_jax.models.layers import Norm
-from saddle_jax.papers.common import SCALES, Entry, Paper, Scale, short
+from saddle_jax.papers.common import SCALES, Entry, Paper, Scale, compressor_of, short, with_options
 from saddle_jax.planning.forecast import stand_in
 from saddle_jax.runs.checkpoints import Checkpoints
 from saddle_jax.runs.run_folder import check_same, write_json
@@ -37,8 +37,8 @@ from saddle_jax.training import build
 
 # ---- other interpretations of what a paper leaves open ----
 
-# The settings for them; a further interpretation is `biased`: whether quantizers are divided by tau.
-INTERPRETATIONS = ("order", "nesterov", "self_gradient", "ascent_reuse", "norm")
+# Their names: options of methods and gossip, the network's norm, and whether quantizers are divided by tau.
+INTERPRETATIONS = ("order", "nesterov", "self_gradient", "ascent_reuse", "norm", "biased")
 
 
 def interpreted_as(config: Config, interpretations: Mapping[str, Any]) -> Config:
@@ -46,35 +46,48 @@ def interpreted_as(config: Config, interpretations: Mapping[str, Any]) -> Config
 
     Args:
       config: the settings of an entry.
-      interpretations: values by name of INTERPRETATIONS, and "biased": whether quantizers are divided by tau.
+      interpretations: values by name of INTERPRETATIONS.
     """
     changes = {name: value for name, value in interpretations.items() if _has(config, name)}
-    biased = changes.pop("biased", None)
-    if biased is not None:
-        spec = COMPRESSORS.parse(config.compressor)._replace(kwargs=())
-        changes["compressor"] = str(spec.with_option("biased", True) if biased else spec)
-    return dataclasses.replace(config, **changes)
+    norm = changes.pop("norm", config.norm)
+    method, compressor = METHODS.parse(config.method), compressor_of(config)
+    if (biased := changes.pop("biased", None)) is not None:
+        plain = COMPRESSORS.parse(compressor)._replace(kwargs=())
+        compressor = str(plain.with_option("biased", True) if biased else plain)
+        changes["compressor"] = compressor
+    if changes.pop("order", "choco") == "paper":
+        gamma = dict(method.kwargs).get("gamma", 1.0)
+        rest = tuple(pair for pair in method.kwargs if pair[0] not in ("gamma", "compressor"))
+        method = method._replace(kwargs=rest)
+        changes["gossip"] = f"choco({compressor}, gamma={gamma!r}, order=paper)"
+        changes.pop("compressor", None)
+    return dataclasses.replace(config, norm=norm, method=with_options(str(method), changes))
 
 
 def _has(config: Config, name: str) -> bool:
+    compressor = compressor_of(config)
     if name == "biased":
-        return config.compressor.startswith("quantize")
+        return compressor.startswith("quantize")
     if name == "order":
-        return config.compressor != "none" and "gossip" in METHODS.options(config.method)
+        return compressor != "none" and "gossip" in METHODS.options(config.method)
     if name == "ascent_reuse":
-        return config.ascent_every > 1
+        return "ascent_every" in METHODS.given(config.method)
     return name == "norm" or name in METHODS.options(config.method)
 
 
 def interpretation_suffix(config: Config, default: Config) -> str:
     """Returns the suffix of a run's name for its interpretation: "-order=paper"; "" for the default."""
-    names = ("compressor", *INTERPRETATIONS)
-    changed = {
-        name: getattr(config, name) for name in names if getattr(config, name) != getattr(default, name)
-    }
-    if "compressor" in changed:
-        changed["compressor"] = short(config.compressor)
+    read, usual = _read(config), _read(default)
+    changed = {name: value for name, value in read.items() if value != usual[name]}
     return "".join(f"-{safe(text)}" for text in written(changed))
+
+
+def _read(config: Config) -> dict[str, Any]:
+    """Returns how a run interprets the paper; None where that has no meaning."""
+    given = METHODS.given(config.method)
+    options = {name: given.get(name) for name in ("nesterov", "self_gradient", "ascent_reuse")}
+    order = "paper" if "gossip" in given else None
+    return {"compressor": short(compressor_of(config)), "order": order, **options, "norm": config.norm}
 
 
 def written(interpretations: Mapping[str, Any]) -> list[str]:
@@ -94,8 +107,8 @@ _PRODUCT, _SECONDS = 1024, 0.1  # size of the matrices that are multiplied, and 
 # Settings that affect neither the computation nor the communication of a step.
 _LIKE: dict[str, Any] = {
     "dataset": "digits", "data_dir": "", "subset": 0, "partition": "iid", "seed": 0, "epochs": 1,
-    "warmup_epochs": 0, "learning_rate": 0.1, "schedule": "constant", "rho": 0.1, "batch_size": 32,
-    "weight_decay": 0.0, "gamma": 0.5, "eval_every_epochs": 1, "keep_every_epochs": 0, "log_every_steps": 1,
+    "warmup_epochs": 0, "learning_rate": 0.1, "schedule": "constant", "batch_size": 32,
+    "eval_every_epochs": 1, "keep_every_epochs": 0, "log_every_steps": 1,
 }  # fmt: skip
 HOW = (
     "estimated, not measured: from the operations of the model and the speed of a matrix product here; "

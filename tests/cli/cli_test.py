@@ -62,7 +62,10 @@ BAD = {
         r"'torus\(2, 4\)' cannot have 10 agents",
     ),
     "warm-up": (["train", "--warmup_epochs=25"], "warmup_epochs must be below epochs = 25, got 25"),
-    "ngm only": (["train", "--method.self_gradient=mixed"], "self_gradient must be current for q_saddle"),
+    "ngm only": (
+        ["train", "--method.self_gradient=mixed"],
+        "method q_saddle takes .* got option 'self_gradient'",
+    ),
     "no file": (["train", "--config=nowhere.py"], "config must be a file FILE.py.* got 'nowhere.py'"),
     "syntax": (["train", "--config=bad.py"], "config bad.py: SyntaxError: "),
     "no function": (["train", "--config=empty.py"], "config empty.py: AttributeError: .*get_config"),
@@ -74,7 +77,10 @@ BAD = {
     ),
     "ring": (["train", "--topology=ring(3)"], r"topology ring takes no options, got 'ring\(3\)'"),
     "profile": (["train", "--profile", "--dataset=nope"], "dataset must be one of .* got 'nope'"),
-    "nothing to compare": (["compare", "--compare=method=", "--workdir=x"], "methods must list at least one"),
+    "nothing to compare": (
+        ["compare", "--compare=method=", "--workdir=x"],
+        "sweep must be SETTING=VALUE.*got 'method='",
+    ),
     "both": (
         ["compare", "--seed=1", "--workdir=x"],
         "there is no option --seed here; did you mean '--seeds'",
@@ -112,9 +118,9 @@ BAD = {
     ),
     "with its prefix": (
         ["train", "--momentum=0.9"],
-        "there is no option --momentum here; did you mean '--beta'",
+        "there is no option --momentum here; did you mean '--method.beta'",
     ),
-    "swept by another name": (["train", "--sweep=wd=0,1"], "did you mean 'weight_decay'.* got 'wd'"),
+    "swept by another name": (["train", "--sweep=wd=0,1"], "did you mean 'method.weight_decay'.* got 'wd'"),
     "option": (
         ["data", "partition", "--agent=3"],
         "there is no option --agent here; did you mean '--agents'",
@@ -167,14 +173,15 @@ def test_an_argument_may_be_left_out_or_repeated():
 
 def test_settings_are_shown_with_their_meaning(capsys):
     assert (
-        __main__.main(["saddle", "settings", f"--config={ROOT / 'configs' / 'saddle.py'}:cpu", "--method.rho=0.2"])
+        __main__.main(["saddle", "settings", f"--config={ROOT / 'configs' / 'saddle.py'}:cpu", "--seed=2"])
         == 0
     )
     printed = capsys.readouterr().out
     assert re.search(r"model +'resnet8' +network of every agent: .* \(default auto\)$", printed, re.M)
-    assert re.search(r"rho +0.2 +SAM's radius", printed)
+    assert re.search(r"seed +2 +seed of subset", printed)
+    assert "'q_saddle(rho=0.1)'" in printed
     assert __main__.main(["saddle", "train", "--help"]) == 0
-    assert "ascent_every" in capsys.readouterr().out
+    assert "eval_every_epochs" in capsys.readouterr().out
 
 
 def test_every_setting_says_its_default_and_reads_as_english():
@@ -210,22 +217,27 @@ def test_comparing_listing_evaluating_and_exporting(tmp_path, capsys):
         "--epochs=6",
         "--learning_rate=0.05",
     ]
-    grid = ["--compare=method=dpsgd,qgm", "--compare=method.compressor=none,sign", "--seeds=0,1", f"--workdir={tmp_path}"]
+    grid = ["--compare=method=dpsgd,qgm", "--compare=method.compressor=none,sign"]
+    grid += ["--seeds=0,1", f"--workdir={tmp_path}"]
+    plain, signs = (f"method=qgm-method.compressor={name}" for name in ("none", "sign"))
     grid.append("--nosingle_program")  # sweep_test.py has the other way
     assert __main__.main(["saddle", "compare", *grid, *small, "--quiet"]) == 0
     printed = capsys.readouterr().out
     results = {path.parent.name: json.loads(path.read_text()) for path in tmp_path.glob("*/result.json")}
     assert len(results) == 8
-    pair = [100 * results[f"qgm-none-seed{seed}"]["test_accuracy"] for seed in (0, 1)]
+    pair = [100 * results[f"{plain}-seed{seed}"]["test_accuracy"] for seed in (0, 1)]
     cell = f"{statistics.fmean(pair):.2f} +- {statistics.stdev(pair):.2f}"
     assert cell in printed
     assert cell.replace("+-", r"$\pm$") in (tmp_path / "comparison.tex").read_text()
     with (tmp_path / "comparison.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert [(row["method"], row["compressor"]) for row in rows[2:]] == [("qgm", "none"), ("qgm", "sign")]
+    assert [(row["method"], row["method.compressor"]) for row in rows[2:]] == [
+        ("qgm", "none"),
+        ("qgm", "sign"),
+    ]
     assert float(rows[2]["mean"]) == pytest.approx(statistics.fmean(pair))
     assert [float(rows[2][f"seed {seed}"]) for seed in (0, 1)] == pytest.approx(pair)
-    assert "\n| method | none | sign | drop |" in (tmp_path / "comparison.md").read_text()
+    assert "\n| method | compressor none | sign | drop |" in (tmp_path / "comparison.md").read_text()
     assert (tmp_path / "comparison.png").read_bytes().startswith(b"\x89PNG")
 
     before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/metrics.jsonl")}
@@ -234,7 +246,7 @@ def test_comparing_listing_evaluating_and_exporting(tmp_path, capsys):
     assert before == {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/metrics.jsonl")}
     assert __main__.main(["saddle", "compare", *grid, *small, "--json", "--picture=svg"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert [(one["method"], one["compressor"]) for one in found["cells"][2:]] == [
+    assert [(one["method"], one["method.compressor"]) for one in found["cells"][2:]] == [
         ("qgm", "none"),
         ("qgm", "sign"),
     ]
@@ -245,18 +257,18 @@ def test_comparing_listing_evaluating_and_exporting(tmp_path, capsys):
     assert __main__.main(["saddle", "list", str(tmp_path)]) == 0
     assert capsys.readouterr().out.count("finished") == 8
     locks = {path: path.read_text() for path in tmp_path.rglob(".lock")}
-    with run_folder.locked(tmp_path / "qgm-none-seed1"):
+    with run_folder.locked(tmp_path / f"{plain}-seed1"):
         assert __main__.main(["saddle", "list", str(tmp_path)]) == 0
-        assert re.search(r"qgm-none-seed1 +running", capsys.readouterr().out)
+        assert re.search(rf"{plain}-seed1 +running", capsys.readouterr().out)
         assert (
             __main__.main(["saddle", "compare", *grid, *small, "--quiet"]) == 2
         )  # that one; the others are told
         told = capsys.readouterr()
-        assert "qgm-none-seed1 is in use by another run" in told.err
+        assert f"{plain}-seed1 is in use by another run" in told.err
         assert "dpsgd" in told.out
     assert len(locks) == 8
-    run = tmp_path / "qgm-none-seed0"
-    accuracy = f"{100 * results['qgm-none-seed0']['test_accuracy']:.2f} %"
+    run = tmp_path / f"{plain}-seed0"
+    accuracy = f"{100 * results[f'{plain}-seed0']['test_accuracy']:.2f} %"
     assert __main__.main(["saddle", "evaluate", str(run)]) == 0
     assert accuracy in capsys.readouterr().out
     assert __main__.main(["saddle", "evaluate", str(run), "--agent=2"]) == 0

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import pathlib
 import re
 
 import pytest
@@ -10,7 +11,7 @@ from saddle_jax.base.checks import ArgumentError
 from saddle_jax.cli import __main__ as cli
 from saddle_jax.runs.run_name import run_name, safe
 from saddle_jax.settings.config import Config
-from saddle_jax.training.sweep import parse_grid, runs_of_grid
+from saddle_jax.training.sweep import over_seeds, read_axes, runs_of_sweep
 
 TINY = ["--agents=4", "--model=logistic", "--epochs=1", "--devices=1", "--quiet"]
 BAD = {
@@ -18,16 +19,30 @@ BAD = {
     "option": (["--compare=method=gut(nu=1)"], "method gut takes .* got option 'nu'"),
     "gradient": (["--compare=gradient=sam,asamm"], "gradient must be one of .* got 'asamm'"),
     "graph": (["--compare=topology=rng"], "topology must be one of .* got 'rng'"),
-    "drop": (["--compare=faults.drop=0,1.5"], "drop_rates must be numbers >= 0 and < 1, got 0,1.5"),
-    "no number": (["--compare=faults.drop=some"], "drop_rates must be numbers >= 0 and < 1, got some"),
-    "none": (["--compare=method=q_saddle", "--compare=gradient=plain"], "gradient must not be none for q_saddle"),
+    "drop": (["--compare=faults.drop=0,1.5"], "drop must be a number >= 0 and < 1, got 1.5"),
+    "no number": (["--compare=faults.drop=some"], "drop must be a number >= 0 and < 1, got 'some'"),
     "tree": (["--compare=method=relay_sgd"], "topology must be a tree for relay_sgd"),
-    "setting": (["--compare=method=sgp", "--method.gamma=2"], "gamma must be a number > 0 and <= 1, got 2"),
-    "no file": (["--compare=method=dpsgd,none.py:method"], "method must name a file that exists, got 'none.py'"),
-    "label": (["--compare=method=dpsgd,mine=none.py:method"], "must name a file that exists, got 'mine=none.py'"),
+    "option of none": (
+        ["--compare=method=sgp", "--method.gamma=2"],
+        "method sgp takes .* got option 'gamma'",
+    ),
+    "no file": (
+        ["--compare=method=dpsgd,none.py:method"],
+        "method must name a file that exists, got 'none.py'",
+    ),
+    "label": (
+        ["--compare=method=dpsgd,mine=none.py:method"],
+        "must name a file that exists, got 'mine=none.py'",
+    ),
     "no name": (["--compare=method=dpsgd,math:sqrtt"], "did you mean 'sqrt'. method must be in math"),
-    "no method": (["--compare=method=dpsgd,builtins:dict"], "method builtins:dict must return a Method, got {}"),
-    "no graph": (["--compare=topology=ring,none.edges"], "topology must name a file that exists, got 'none.edges'"),
+    "no method": (
+        ["--compare=method=dpsgd,builtins:dict"],
+        "method builtins:dict must return a Method, got {}",
+    ),
+    "no graph": (
+        ["--compare=topology=ring,none.edges"],
+        "topology must name a file that exists, got 'none.edges'",
+    ),
     "no estimator": (
         ["--compare=method=dpsgd", "--compare=gradient=plain,none.py:climb"],
         "gradient must name a file that exists",
@@ -61,22 +76,28 @@ def numbers(folder):
 
 
 def test_a_grid_of_everything_goes_on_past_what_cannot_be(tmp_path, capsys):
-    grid = ["--compare=method=dpsgd,gradient_tracking(variant=diging)", "--compare=gradient=plain,sam(rho=0.1)", "--seeds=0"]
-    grid += ["--compare=topology=ring,karate", f"--workdir={tmp_path}"]
+    grid = ["--compare=method=dpsgd,gradient_tracking(variant=diging)", "--seeds=0"]
+    grid += [
+        "--compare=gradient=plain,sam(rho=0.1)",
+        "--compare=topology=ring,karate",
+        f"--workdir={tmp_path}",
+    ]
     assert cli.main(["saddle", "compare", *grid, *TINY]) == 2
     told = capsys.readouterr()
     assert told.err.count("\n") == 4  # karate has 34 agents; each combination once
-    assert "dpsgd-none-none-karate: topology 'karate' cannot have 4 agents" in told.err
+    assert "method=dpsgd-gradient=plain-topology=karate: topology 'karate' cannot have 4 agents" in told.err
     names = {path.parent.name for path in tmp_path.glob("*/result.json")}
-    spelt = "gradient_tracking_variant=diging"
+    written = "gradient_tracking_variant=diging"
     assert names == {
-        f"{method}-none-{estimator}-ring-seed0"
-        for method in ("dpsgd", spelt)
-        for estimator in ("none", "sam_rho=0.1")
+        f"method={method}-gradient={estimator}-topology=ring-seed0"
+        for method in ("dpsgd", written)
+        for estimator in ("plain", "sam_rho=0.1")
     }
     rows = table(tmp_path)
-    assert rows[0] == ["method", "topology", "none", "sam(rho=0.1)"]
-    result = json.loads((tmp_path / f"{spelt}-none-sam_rho=0.1-ring-seed0" / "result.json").read_text())
+    assert rows[0] == ["method", "topology", "plain", "sam(rho=0.1)"]
+    result = json.loads(
+        (tmp_path / f"method={written}-gradient=sam_rho=0.1-topology=ring-seed0" / "result.json").read_text()
+    )
     assert rows[3][:2] == ["gradient_tracking(variant=diging)", "ring"]
     assert rows[3][3] == f"{100 * result['test_accuracy']:.2f}"
     assert rows[4][2:] == ["-", "-"]
@@ -95,68 +116,64 @@ def test_shares_of_lost_messages_are_one_program_and_columns_of_the_table(tmp_pa
     assert cli.main(["saddle", *grid, f"--workdir={tmp_path / 'apart'}", "--nosingle_program"]) == 0
     capsys.readouterr()
     names = {path.parent.name for path in (tmp_path / "one").glob("*/result.json")}
-    assert names == {"dpsgd-none-drop0-seed0", "dpsgd-none-drops0.2,0.9-seed0"}
+    assert names == {"method=dpsgd-faults.drop=0,0.2,0.9-seed0"}
     names = {path.parent.name for path in (tmp_path / "apart").glob("*/result.json")}
-    assert names == {f"dpsgd-none-drop{drop}-seed0" for drop in ("0", "0.2", "0.9")}
+    assert names == {f"method=dpsgd-faults.drop={drop}-seed0" for drop in ("0", "0.2", "0.9")}
     assert table(tmp_path / "one") == table(tmp_path / "apart")
     assert numbers(tmp_path / "one") == numbers(tmp_path / "apart")
     assert table(tmp_path / "one")[0] == ["method", "drop 0", "drop 0.2", "drop 0.9"]
 
 
-def settings(**changes):
-    return Config().to_json() | {"agents": 4, "model": "logistic"} | changes
+def runs_of(text, folder=pathlib.Path("grid"), seeds=(0,), fixed=None, **changes):
+    config = Config(**{"agents": 4, "model": "logistic"} | changes)
+    axes = read_axes(text)
+    found = runs_of_sweep(config, axes, folder, fixed=fixed, single_program=False, below=True)
+    return over_seeds(found, seeds, single_program=False)
 
 
-def test_settings_that_a_method_does_not_have_are_left_out_for_it_and_told(tmp_path):
-    grid = parse_grid("qgm,kgt,ngm", "none", "0")
-    found = runs_of_grid(
-        settings(nesterov=False, self_gradient="mixed"), grid, tmp_path, single_program=False
-    )
+def test_options_beside_a_varied_method_are_for_those_that_have_them():
+    fixed = {"method.nesterov": "false", "method.self_gradient": "mixed"}
+    found = runs_of("method=qgm,kgt,ngm", fixed=fixed)
     assert found.refused == []
-    configs = {path.name.partition("-")[0]: config for path, config in found.runs.items()}
-    assert {name: config.nesterov for name, config in configs.items()} == {
-        "qgm": False,
-        "kgt": True,
-        "ngm": False,
-    }
-    assert configs["ngm"].self_gradient == "mixed"
-    assert found.notes == [
-        "qgm has no self_gradient, or sets it itself: left at its default",
-        "kgt has no nesterov, self_gradient, or sets it itself: left at its default",
+    assert [config.method for config in found.runs.values()] == [
+        "qgm(nesterov=False)",
+        "kgt",
+        "ngm(nesterov=False, self_gradient=mixed)",
     ]
+    assert found.notes == [
+        "qgm has no method.self_gradient: run without it",
+        "kgt has no method.nesterov: run without it",
+        "kgt has no method.self_gradient: run without it",
+    ]
+    with pytest.raises(ArgumentError, match="did you mean 'nesterov'.*got option 'nesterof'"):
+        runs_of("method=qgm,ngm", fixed={"method.nesterof": "false"})
 
 
-def test_a_grid_without_new_lists_has_the_folders_that_it_always_had(tmp_path):
-    found = runs_of_grid(
-        settings(), parse_grid("qgm,dpsgd", "none,sign", "0,01,1"), tmp_path, single_program=False
-    )
+def test_folders_are_named_after_what_is_compared_and_the_seed():
+    found = runs_of("method=qgm,dpsgd method.compressor=none,sign", seeds=(0, 1))
     assert [path.name for path in found.runs] == [
-        f"{method}-{compressor}-seed{seed}"
+        f"method={method}-method.compressor={compressor}-seed{seed}"
         for seed in (0, 1)
         for method in ("qgm", "dpsgd")
         for compressor in ("none", "sign")
     ]
 
 
-def test_what_a_network_with_losses_refuses_is_told_once_for_all_seeds(tmp_path):
-    grid = parse_grid("dpsgd", "none,sign", "0,1,2", drop_rates="0,0.1")
-    found = runs_of_grid(settings(), grid, tmp_path, single_program=False)
+def test_what_a_network_with_losses_refuses_is_told_once_for_all_seeds():
+    found = runs_of("method=dpsgd method.compressor=none,sign faults.drop=0,0.1", seeds=(0, 1, 2))
     assert len(found.refused) == 1
-    assert found.refused[0].startswith("dpsgd-sign-drop0.1: faults must")
+    assert found.refused[0].startswith("method=dpsgd-method.compressor=sign-faults.drop=0.1: faults must")
     assert len(found.runs) == 9
 
 
 def test_commas_belong_to_the_graph_or_method_that_they_stand_in():
-    grid = parse_grid(
-        "gut(mu=0.5, point=current),qgm",
-        "none",
-        "0",
-        topologies="circulant([1, 2]),equi_static(4, undirected=True),ring",
+    axes = read_axes(
+        "method=gut(mu=0.5, point=current),qgm topology=circulant([1, 2]),equi_static(4, undirected=True),ring"
     )
-    assert grid.methods == ("gut(mu=0.5, point=current)", "qgm")
-    assert grid.topologies == ("circulant([1, 2])", "equi_static(4, undirected=True)", "ring")
+    assert axes["method"] == ["gut(mu=0.5, point=current)", "qgm"]
+    assert axes["topology"] == ["circulant([1, 2])", "equi_static(4, undirected=True)", "ring"]
     with pytest.raises(ArgumentError, match="topology must be one of"):
-        parse_grid("qgm", "none", "0", topologies="ring,five")
+        read_axes("topology=ring,five")
 
 
 def test_folders_have_names_that_need_no_quotes():

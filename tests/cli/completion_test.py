@@ -25,7 +25,7 @@ COMPLETED = {
     "values as bash has them": (["train", "--method", "=", "q_"], ["q_saddle"]),
     "after =": (["sharpness", "--data", "="], ["train", "own"]),
     "all values": (["train", "--schedule=co"], ["--schedule=constant", "--schedule=cosine"]),
-    "of no name": (["train", "--method.rho=0"], []),
+    "of no name": (["train", "--learning_rate=0"], []),
     "verbs of verbs": (["data", "pa"], ["partition"]),
     "beside a verb": (["reproduce", "co"], ["costs"]),
     "their options": (["data", "partition", "--par"], ["--partition="]),

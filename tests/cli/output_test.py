@@ -128,9 +128,7 @@ def test_a_list_fits_the_terminal_and_tells_states_by_colours(tmp_path, tty, mon
     assert "\033[1mrun" in printed
     plain = re.sub(r"\033\[\d*m", "", printed)
     assert max(len(line) for line in plain.splitlines() if "unreadable:" not in line) <= 80
-    assert re.search(
-        r"^\(left out here: compressor, seed.*a wider terminal or --json shows all\)$", plain, re.M
-    )
+    assert re.search(r"^\(left out here: seed.*a wider terminal or --json shows all\)$", plain, re.M)
     monkeypatch.setenv("NO_COLOR", "1")
     stream.truncate(0)
     assert cli.main(["saddle", "list", str(tmp_path)]) == 0
@@ -142,7 +140,7 @@ def test_a_list_in_a_pipe_is_whole_and_plain(tmp_path, capsys):
     assert cli.main(["saddle", "list", str(tmp_path)]) == 0
     printed = capsys.readouterr().out
     assert printed.splitlines()[0].split() == [
-        "run", "state", "step", "result", "method", "compressor", "seed",
+        "run", "state", "step", "result", "method", "seed",
     ]  # fmt: skip
     assert "\033" not in printed
     assert max(map(len, printed.splitlines())) > 80

@@ -133,9 +133,10 @@ def test_colons_in_the_path_of_a_settings_file(tmp_path):
 
 
 def test_so_many_runs_are_told_from_their_settings_alone():
-    assert len(Config(seeds="0,1", sweep="rho:0.1,0.2 learning_rate:0.1,0.2,0.3").each()) == 12
+    assert len(Config(seeds="0,1", sweep="method.rho=0.1,0.2 learning_rate=0.1,0.2,0.3").each()) == 12
     sweep = " ".join(
-        f"{name}:{','.join(map(str, range(1, 18)))}" for name in ("rho", "learning_rate", "weight_decay")
+        f"{name}={','.join(map(str, range(1, 18)))}"
+        for name in ("method.rho", "learning_rate", "method.weight_decay")
     )
     with pytest.raises(ArgumentError, match="at most 4,096 runs in one program, got 4,913"):
         Config(sweep=sweep)

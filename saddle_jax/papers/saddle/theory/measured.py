@@ -24,7 +24,7 @@ from saddle_jax.devices.lifting import vmap_agents
 from saddle_jax.methods import METHODS
 from saddle_jax.papers.saddle.theory.bound import Setting, mixing_lambda
 from saddle_jax.settings.config import Config
-from saddle_jax.training.build import Trial
+from saddle_jax.training.build import Trial, options_of
 from saddle_jax.training.progress import Screen
 from saddle_jax.training.reopen import open_run
 
@@ -47,7 +47,7 @@ class Estimates(NamedTuple):
 
     def setting(self, config: Config, steps: int) -> Setting:
         """Returns the theorem's setting of a run with these constants and T steps."""
-        name, options = METHODS.parse(config.method).name, METHODS.given(config.method)
+        options = {**METHODS.defaults(config.method), **METHODS.given(config.method)}
         return Setting(
             L=self.L,
             sigma=self.sigma,
@@ -55,9 +55,9 @@ class Estimates(NamedTuple):
             lambda_=self.lambda_,
             gap=self.gap,
             eta=config.learning_rate,
-            beta=config.beta,
-            mu=options.get("mu") or config.beta,
-            rho=options.get("rho", config.rho) if "rho" in METHODS.options(name) else 0.0,
+            beta=options["beta"],
+            mu=options.get("mu") or options["beta"],
+            rho=options.get("rho", 0.0),
             agents=config.agents,
             steps=steps,
         )
@@ -81,7 +81,7 @@ def estimate(
       report: called with the number of completed passes over the samples, and the total.
     """
     iterations = checks.whole("iterations", iterations, at_least=1)
-    lambda_ = mixing_lambda(trial.topology, trial.config.gamma)
+    lambda_ = mixing_lambda(trial.topology, options_of(trial.method_on(trial.topology)).get("gamma", 1.0))
     if lambda_ == 0:
         raise ArgumentError(f"the theorem needs agents that mix, got {trial.topology.name}")
     if not trial.objective.masked:
@@ -213,16 +213,18 @@ def _gradients(loss_fn: LossFn, recipe: Recipe | None, params: Params, batch: Ba
 def outside_the_theorem(config: Config) -> list[str]:
     """Lists the parts of a run's method that the theorem does not cover."""
     differences = []
-    if config.method not in ("qgm", "q_saddle"):
-        differences.append(f"method {config.method}: the theorem is about Q-SADDLe, and QGM as its rho = 0")
-    if config.nesterov and config.beta > 0:
+    name = METHODS.parse(config.method).name
+    options = {**METHODS.defaults(name), **METHODS.given(config.method)}
+    if name not in ("qgm", "q_saddle"):
+        differences.append(f"method {name}: the theorem is about Q-SADDLe, and QGM as its rho = 0")
+    if options.get("nesterov") and options["beta"] > 0:
         differences.append("Nesterov: the theorem has heavy ball")
-    if config.weight_decay > 0:
-        differences.append(f"weight decay {config.weight_decay:g}: the theorem has none")
+    if options.get("weight_decay"):
+        differences.append(f"weight decay {options['weight_decay']:g}: the theorem has none")
     if config.schedule != "constant" or config.warmup_epochs > 0:
         differences.append(f"learning rate by schedule ({config.schedule}): the theorem has one eta")
-    if config.compressor != "none":
-        differences.append(f"compressor {config.compressor}: the theorem sends whole models")
+    if options.get("compressor") is not None:
+        differences.append(f"compressor {options['compressor']}: the theorem sends whole models")
     return differences
 
 
