@@ -195,7 +195,7 @@ def _model(workdir: pathlib.Path, options: flags.FlagValues) -> tuple[pathlib.Pa
 )
 def methods(options: flags.FlagValues, out: Output, name: str = "") -> None:
     """Show what each method sends, computes and needs, or one in full; --gradients shows SAM and so on."""
-    from saddle_jax.methods import METHODS
+    from saddle_jax.methods import base_methods
     from saddle_jax.report import algorithms as of
 
     facts: Callable[[str], Any]
@@ -208,7 +208,7 @@ def methods(options: flags.FlagValues, out: Output, name: str = "") -> None:
             of.options_of_gradient,
         )
     else:
-        what, known, facts, options_of = "method", [*METHODS], of.facts_of_method, of.options_of_method
+        what, known, facts, options_of = "method", base_methods(), of.facts_of_method, of.options_of_method
 
     def record(each: str) -> dict[str, Any]:
         own = [dataclasses.asdict(one) for one in options_of(each)]

@@ -78,7 +78,8 @@ class GradientEstimator(Generic[State]):
 
     >>> gradient = lambda grad, x, d, state, kind: (grad(x, d) / 2, state)
     >>> half = sj.GradientEstimator("half", lambda x: (), gradient)
-    >>> method, x = sj.saddle(sj.dpsgd(sj.ring(2), 0.1), half), jnp.array([0.0, 2.0])
+    >>> method = sj.saddle(sj.dpsgd(sj.ring(2), 0.1, beta=0.0, weight_decay=0.0), half)
+    >>> x = jnp.array([0.0, 2.0])
     >>> method.step(lambda x, d: x * d, x, method.init(x), jnp.array([10.0, 0.0]))[0]
     Array([0.75, 0.75], dtype=float32)
     """

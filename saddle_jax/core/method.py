@@ -68,7 +68,7 @@ class Metrics(Mapping[str, Any]):
 
     `aux`, the auxiliary output of the loss function, is a tree of arrays [A, ...].
 
-    >>> method, x = sj.dpsgd(sj.ring(2), 0.1), jnp.array([0.0, 2.0])
+    >>> method, x = sj.dpsgd(sj.ring(2), 0.1, beta=0.0, weight_decay=0.0), jnp.array([0.0, 2.0])
     >>> _, _, metrics = method.step(lambda x, d: x * d, x, method.init(x), jnp.array([10.0, 3.0]))
     >>> metrics["loss"], metrics.axes
     (Array([0., 6.], dtype=float32), {'loss': 'A'})
@@ -103,11 +103,21 @@ class Metrics(Mapping[str, Any]):
 
 
 class Call(NamedTuple):
-    """The text of the call that made a method, and the parts that the method had then."""
+    """The call that made a method, and the parts that the method had then."""
 
-    text: str
+    factory: Callable[..., "Method"]
+    arguments: dict[str, Any]  # by name, with the defaults
     rule: Any
     parts: dict[str, str]  # the others, as they print
+
+    def __repr__(self) -> str:
+        """Returns the call without default arguments; the first one is written without its name."""
+        parameters = inspect.signature(self.factory).parameters
+        shown = {name: _shown(value) for name, value in self.arguments.items()}
+        first, *others = shown
+        words = [f"{name}={shown[name]}" for name in others
+                 if shown[name] != _shown(parameters[name].default)]  # fmt: skip
+        return f"{self.factory.__name__}({', '.join([shown[first], *words])})"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -175,7 +185,7 @@ class Method:
       gradient: the gradient estimator, such as `sj.plain_gradient()` or `sj.sam(0.05)`.
       faults: what the network loses or delays, see `sj.Faults`; None: nothing.
       timing: how long messages and gradients take, see `sj.Timing`; None does not simulate time.
-      call: the call that `repr` shows for named methods, see `printed`.
+      call: the call that made a named method, see `printed`.
       hyperparams: the hyperparameters in its state, see `sj.inject_hyperparams`; None: all are constants.
     """
 
@@ -208,6 +218,18 @@ class Method:
 
     def __repr__(self) -> str:
         return text_of(self)
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments by name, with defaults, that made this rule; empty for a method of your own.
+
+        >>> sj.qgm(sj.ring(2), 0.1).arguments["weight_decay"]
+        0.0001
+        >>> sj.slowmo(sj.qgm(sj.ring(2), 0.1), 0.1).arguments["method"].arguments["beta"]
+        0.9
+        """
+        made = self.call is not None and self.call.rule is self.rule
+        return dict(self.call.arguments) if self.call is not None and made else {}
 
     def init(self, params: Params) -> MethodState:
         """Returns the state before the first step; params are stacked [A, ...], see `sj.replicate`."""
@@ -322,7 +344,8 @@ class Method:
 
         Each kind of step is compiled by itself; the state's t chooses among them. See `step` for the rest.
 
-        >>> method, x = sj.dpsgd(sj.complete(2), 0.1, local_steps=2), jnp.array([0.0, 2.0])
+        >>> method = sj.dpsgd(sj.complete(2), 0.1, local_steps=2, beta=0.0, weight_decay=0.0)
+        >>> x = jnp.array([0.0, 2.0])
         >>> step, state = method.compile(lambda x, d: x * d), method.init(x)
         >>> for _ in range(2):
         ...     x, state, metrics = step(x, state, jnp.array([10.0, 0.0]))
@@ -627,22 +650,18 @@ _P = ParamSpec("_P")
 
 
 def printed(factory: Callable[_P, "Method"]) -> Callable[_P, "Method"]:
-    """Wraps a factory so that `repr` of its methods is the call that makes them, without default arguments.
+    """Wraps a factory so that its methods know the call that makes them, which `repr` shows.
 
-    Parts that were replaced later are shown as a call of `dataclasses.replace`. Only the text of arguments is
-    stored: they may be traced numbers or large arrays.
+    Parts that were replaced later are shown as a call of `dataclasses.replace`.
     """
     signature = inspect.signature(factory)
-    usual = {name: _shown(parameter.default) for name, parameter in signature.parameters.items()}
 
     @functools.wraps(factory)
     def make(*args: _P.args, **options: _P.kwargs) -> "Method":
         method = factory(*args, **options)
-        given = {name: _shown(it) for name, it in signature.bind(*args, **options).arguments.items()}
-        topology, *others = given.items()
-        words = [topology[1], *(f"{name}={text}" for name, text in others if text != usual[name])]
-        text = f"{factory.__name__}({', '.join(words)})"
-        return dataclasses.replace(method, call=Call(text, method.rule, _parts(method)))
+        bound = signature.bind(*args, **options)
+        bound.apply_defaults()
+        return dataclasses.replace(method, call=Call(factory, bound.arguments, method.rule, _parts(method)))
 
     return make
 
@@ -650,11 +669,13 @@ def printed(factory: Callable[_P, "Method"]) -> Callable[_P, "Method"]:
 def text_of(method: "Method") -> str:
     """Returns the `repr` of a method, one line."""
     parts, call = _parts(method), method.call
-    if call is None or call.rule is not method.rule:
+    if call is not None and call.rule is method.rule:
+        text, first = repr(call), call.parts
+    else:
         text = f"Method({parts['name']}, {parts['topology']}, ..., {parts['gradient']})"
-        call = Call(text, method.rule, parts | {"faults": "None", "timing": "None"})
-    changed = [f"{name}={part}" for name, part in parts.items() if part != call.parts[name]]
-    return f"dataclasses.replace({call.text}, {', '.join(changed)})" if changed else call.text
+        first = parts | {"faults": "None", "timing": "None"}
+    changed = [f"{name}={part}" for name, part in parts.items() if part != first[name]]
+    return f"dataclasses.replace({text}, {', '.join(changed)})" if changed else text
 
 
 def _parts(method: "Method") -> dict[str, str]:

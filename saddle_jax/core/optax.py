@@ -70,7 +70,8 @@ def as_optax(method: Method) -> optax.GradientTransformationExtraArgs:
     Returns:
       A transform of stacked gradients [A, ...]; its update takes `key=` if the method draws random numbers.
 
-    >>> tx = optax.chain(optax.clip(1.0), sj.as_optax(sj.dpsgd(sj.complete(2), 0.5)))
+    >>> method = sj.dpsgd(sj.complete(2), 0.5, beta=0.0, weight_decay=0.0)
+    >>> tx = optax.chain(optax.clip(1.0), sj.as_optax(method))
     >>> x = jnp.array([0.0, 2.0])
     >>> updates, state = tx.update(jnp.array([10.0, 0.0]), tx.init(x), x)
     >>> optax.apply_updates(x, updates)  # (0 - 0.5 + 2) / 2

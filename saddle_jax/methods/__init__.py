@@ -30,11 +30,21 @@ METHODS = Registry(
         "kgt": "saddle_jax.methods.kgt:kgt",
         "dfedavgm": "saddle_jax.methods.dfedavgm:dfedavgm",
         "dfedsam": "saddle_jax.methods.dfedavgm:dfedsam",
+        "saddle": "saddle_jax.methods.saddle:saddle",
+        "slowmo": "saddle_jax.methods.slowmo:slowmo",
     },
     kinds=["saddle_jax.core.method:Method"],
     context=["topology", "learning_rate"],
     group="saddle_jax.methods",
 )
+# Those that take another method first: slowmo(qgm(beta=0.5), every=12).
+WRAPPERS = ("saddle", "slowmo")
+
+
+def base_methods() -> list[str]:
+    """Lists the names of the methods that are made without another one."""
+    return [name for name in METHODS if name not in WRAPPERS]
+
 
 # Values of a method's option `gossip`.
 GOSSIPS = Registry(

@@ -46,7 +46,7 @@ class AdaGossipState(NamedTuple):
 def ada_gossip(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     compressor: Operator | None = None, gamma: Any = 1.0, beta2: Any = 0.999,
-    beta: Any = 0.0, nesterov: bool = True, weight_decay: Any = 0.0, mixing: Mixing = "auto",
+    beta: Any = 0.9, nesterov: bool = True, weight_decay: Any = 1e-4, mixing: Mixing = "auto",
 ) -> Method:  # fmt: skip
     """Makes AdaGossip: compressed gossip with a rate per coordinate. Other options are those of `sj.dpsgd`.
 
@@ -56,7 +56,8 @@ def ada_gossip(
         the root mean square of r there, at most 1.
       beta2: coefficient of the moving average of r^2, in [0, 1).
 
-    >>> method, x = sj.ada_gossip(sj.complete(2), 0.1, gamma=0.5), jnp.array([0.0, 2.0])
+    >>> method = sj.ada_gossip(sj.complete(2), 0.1, gamma=0.5, beta=0.0, weight_decay=0.0)
+    >>> x = jnp.array([0.0, 2.0])
     >>> method.step(lambda x, d: x * d, x, method.init(x), jnp.array([0.0, 0.0]))[0]  # r is 1 and -1
     Array([0.5, 1.5], dtype=float32)
     """

@@ -78,7 +78,7 @@ def beer_rule(
 @printed
 def beer(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
-    compressor: Operator | None = None, gamma: Any = 0.1, weight_decay: Any = 0.0, mixing: Mixing = "auto",
+    compressor: Operator | None = None, gamma: Any = 0.1, weight_decay: Any = 1e-4, mixing: Mixing = "auto",
 ) -> Method:  # fmt: skip
     """Makes BEER: compressed gradient tracking, exact on heterogeneous data. It has no momentum.
 
@@ -90,7 +90,7 @@ def beer(
       weight_decay: coupled L2, taken at x_t and added to the gradient.
       mixing: how W x is computed, "auto", "dense" or "table", see `sj.mixing_form`.
 
-    >>> method, x = sj.beer(sj.complete(2), 0.1), jnp.array([0.0, 2.0])
+    >>> method, x = sj.beer(sj.complete(2), 0.1, weight_decay=0.0), jnp.array([0.0, 2.0])
     >>> method.step(lambda x, d: x * d, x, method.init(x), jnp.array([10.0, 0.0]))[0]  # nothing is mixed yet
     Array([-1.,  2.], dtype=float32)
     """

@@ -50,7 +50,7 @@ class CGAState(NamedTuple):
 @printed
 def cga(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
-    beta: Any = 0.9, nesterov: bool = True, weight_decay: Any = 0.0, margin: Any = 0.5,
+    beta: Any = 0.9, nesterov: bool = True, weight_decay: Any = 1e-4, margin: Any = 0.5,
     self_gradient: SelfGradient = "current", gamma: Any = 1.0, compressor: Operator | None = None,
     mixing: Mixing = "auto",
 ) -> Method:  # fmt: skip
@@ -62,7 +62,7 @@ def cga(
         the paper.
       compressor: the operator Q on cross-gradients, `sj.sign()` in CompCGA; models are sent as they are.
 
-    >>> method, x = sj.cga(sj.complete(2), 0.1, beta=0.0), jnp.array([0.0, 2.0])
+    >>> method, x = sj.cga(sj.complete(2), 0.1, beta=0.0, weight_decay=0.0), jnp.array([0.0, 2.0])
     >>> method.step(lambda x, d: x * d, x, method.init(x), jnp.array([10.0, -5.0]))[0]  # 1 - 0.1 * 0
     Array([1., 1.], dtype=float32)
     """

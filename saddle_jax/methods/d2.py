@@ -73,7 +73,7 @@ class RelayState(NamedTuple):
 def d2(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     variant: Variant = "auto", half: bool = True,
-    beta: Any = 0.0, nesterov: bool = True, weight_decay: Any = 0.0,
+    beta: Any = 0.9, nesterov: bool = True, weight_decay: Any = 1e-4,
     gamma: Any = 1.0, compressor: Operator | None = None, gossip: Gossip[Any] | None = None,
 ) -> Method:  # fmt: skip
     """Makes D2. The options that are not named here are those of `sj.dpsgd`.
@@ -82,7 +82,7 @@ def d2(
       variant: "plus", "original" or "relay", see the module; "auto" is "plus", and with momentum "relay".
       half: use (W + I) / 2 in place of W, which is stable on every graph. False warns on even rings.
 
-    >>> method, x = sj.d2(sj.complete(2), 0.1, half=False), jnp.array([0.0, 2.0])
+    >>> method, x = sj.d2(sj.complete(2), 0.1, half=False, beta=0.0, weight_decay=0.0), jnp.array([0.0, 2.0])
     >>> x, state, _ = method.step(lambda x, d: x * d, x, method.init(x), jnp.array([10.0, 0.0]))
     >>> x, state.rule.q  # the mean gradient is 5, and the models have moved
     (Array([0.5, 0.5], dtype=float32), Array([-15.,  15.], dtype=float32))

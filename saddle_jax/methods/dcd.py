@@ -84,14 +84,14 @@ def _rule_of_copies(
 def dcd(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     compressor: Operator | None = None,
-    beta: Any = 0.0, nesterov: bool = True, weight_decay: Any = 0.0, mixing: Mixing = "auto",
+    beta: Any = 0.9, nesterov: bool = True, weight_decay: Any = 1e-4, mixing: Mixing = "auto",
 ) -> Method:  # fmt: skip
     """Makes DCD-PSGD: differences of models are compressed. The options are those of `sj.dpsgd`.
 
     Args:
       compressor: the operator Q on differences; None sends them as they are: x becomes W x - eta d(g).
 
-    >>> method, x = sj.dcd(sj.complete(2), 0.1), jnp.array([0.0, 2.0])
+    >>> method, x = sj.dcd(sj.complete(2), 0.1, beta=0.0, weight_decay=0.0), jnp.array([0.0, 2.0])
     >>> method.step(lambda x, d: x * d, x, method.init(x), jnp.array([10.0, 0.0]))[0]  # (0 + 2) / 2 - 0.1 g
     Array([0., 1.], dtype=float32)
     """
@@ -111,7 +111,7 @@ def dcd(
 def ecd(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     compressor: Operator | None = None,
-    beta: Any = 0.0, nesterov: bool = True, weight_decay: Any = 0.0, mixing: Mixing = "auto",
+    beta: Any = 0.9, nesterov: bool = True, weight_decay: Any = 1e-4, mixing: Mixing = "auto",
 ) -> Method:  # fmt: skip
     """Makes ECD-PSGD: extrapolated models are compressed. The options are those of `sj.dpsgd`.
 
@@ -119,7 +119,7 @@ def ecd(
       compressor: an unbiased operator Q on extrapolations; None sends them as they are: x becomes
         W x - eta d(g).
 
-    >>> method, x = sj.ecd(sj.complete(2), 0.1), jnp.array([0.0, 2.0])
+    >>> method, x = sj.ecd(sj.complete(2), 0.1, beta=0.0, weight_decay=0.0), jnp.array([0.0, 2.0])
     >>> method.step(lambda x, d: x * d, x, method.init(x), jnp.array([10.0, 0.0]))[0]  # (0 + 2) / 2 - 0.1 g
     Array([0., 1.], dtype=float32)
     """

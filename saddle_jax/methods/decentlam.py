@@ -33,12 +33,12 @@ class DecentLaMState(NamedTuple):
 @printed
 def decentlam(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
-    beta: Any = 0.9, weight_decay: Any = 0.0,
+    beta: Any = 0.9, weight_decay: Any = 1e-4,
     gamma: Any = 1.0, compressor: Operator | None = None, gossip: Gossip[Any] | None = None,
 ) -> Method:  # fmt: skip
     """Makes DecentLaM. The options are those of `sj.dpsgd`.
 
-    >>> method, x = sj.decentlam(sj.complete(2), 0.1), jnp.array([0.0, 2.0])
+    >>> method, x = sj.decentlam(sj.complete(2), 0.1, weight_decay=0.0), jnp.array([0.0, 2.0])
     >>> x, state, _ = method.step(lambda x, d: x * d, x, method.init(x), jnp.array([10.0, 0.0]))
     >>> x, state.rule.m  # the step that was taken, in units of a gradient
     (Array([0.5, 0.5], dtype=float32), Array([-5., 15.], dtype=float32))

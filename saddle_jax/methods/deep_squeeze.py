@@ -40,7 +40,7 @@ class DeepSqueezeState(NamedTuple):
 def deep_squeeze(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     compressor: Operator | None = None, gamma: Any = 0.9,
-    beta: Any = 0.0, nesterov: bool = True, weight_decay: Any = 0.0, mixing: Mixing = "auto",
+    beta: Any = 0.9, nesterov: bool = True, weight_decay: Any = 1e-4, mixing: Mixing = "auto",
 ) -> Method:  # fmt: skip
     """Makes DeepSqueeze: models are compressed with error feedback. The options are those of `sj.dpsgd`.
 
@@ -48,7 +48,8 @@ def deep_squeeze(
       compressor: the operator Q on models; None sends them as they are, and with gamma = 1 that is D-PSGD.
       gamma: averaging rate, a number or a function of the step, see `sj.exact`; small for few bits.
 
-    >>> method, x = sj.deep_squeeze(sj.complete(2), 0.1, gamma=1.0), jnp.array([0.0, 2.0])
+    >>> method = sj.deep_squeeze(sj.complete(2), 0.1, gamma=1.0, beta=0.0, weight_decay=0.0)
+    >>> x = jnp.array([0.0, 2.0])
     >>> method.step(lambda x, d: x * d, x, method.init(x), jnp.array([10.0, 0.0]))[0]  # (0 - 1 + 2) / 2
     Array([0.5, 0.5], dtype=float32)
     """

@@ -41,7 +41,7 @@ class DFedAvgMState(NamedTuple):
 @printed
 def dfedavgm(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
-    local_steps: int = 5, beta: Any = 0.9, gossips: int = 1, weight_decay: Any = 0.0,
+    local_steps: int = 5, beta: Any = 0.9, gossips: int = 1, weight_decay: Any = 1e-4,
     gamma: Any = 1.0, compressor: Operator | None = None, gossip: Gossip[Any] | None = None,
 ) -> Method:  # fmt: skip
     """Makes DFedAvgM; a compressor is used by CHOCO, not as in the paper's own quantized method.
@@ -53,7 +53,8 @@ def dfedavgm(
       beta: coefficient of the heavy ball in [0, 1).
       gossips: Q, the number of gossip steps at the end of a round, all on the same graph.
 
-    >>> method, x = sj.dfedavgm(sj.complete(2), 0.1, local_steps=2, beta=0.5), jnp.array([0.0, 2.0])
+    >>> method = sj.dfedavgm(sj.complete(2), 0.1, local_steps=2, beta=0.5, weight_decay=0.0)
+    >>> x = jnp.array([0.0, 2.0])
     >>> state = method.init(x)
     >>> for _ in range(2):
     ...     x, state, _ = method.step(lambda x, d: x * d, x, state, jnp.array([10.0, 0.0]))
@@ -85,7 +86,7 @@ def dfedavgm(
 @printed
 def dfedsam(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
-    local_steps: int = 5, rho: Any = 0.01, beta: Any = 0.9, gossips: int = 1, weight_decay: Any = 0.0,
+    local_steps: int = 5, rho: Any = 0.05, beta: Any = 0.9, gossips: int = 1, weight_decay: Any = 1e-4,
     gamma: Any = 1.0, compressor: Operator | None = None, gossip: Gossip[Any] | None = None,
 ) -> Method:  # fmt: skip
     """Makes DFedSAM: `sj.dfedavgm`, whose other options it takes, with the gradients of `sj.sam(rho)`.
@@ -93,7 +94,7 @@ def dfedsam(
     `sj.saddle(sj.dfedavgm(...), gradient)` is the same with another estimator.
 
     >>> sj.dfedsam(sj.ring(10), 0.1, gossips=4).gradient
-    sam(rho=0.01)
+    sam(rho=0.05)
     """
     method = dfedavgm(
         topology, learning_rate, local_steps=local_steps, beta=beta, gossips=gossips,

@@ -38,17 +38,20 @@ Variant = Literal["atc", "awc", "double"]
 @printed
 def dpsgd(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
-    beta: Any = 0.0, nesterov: bool = True, weight_decay: Any = 0.0, local_steps: int = 1,
+    beta: Any = 0.9, nesterov: bool = True, weight_decay: Any = 1e-4, local_steps: int = 1,
     gamma: Any = 1.0, compressor: Operator | None = None, gossip: Gossip[Any] | None = None,
     variant: Variant = "atc",
 ) -> Method:  # fmt: skip
     """Makes D-PSGD; with a compressor, which the paper does not have, it is CHOCO-SGD.
 
+    All methods have the same defaults of `beta`, `nesterov`, `weight_decay` and `rho`, those of the SADDLe
+    paper's experiments: a comparison is fair if all have the same momentum, penalty and radius.
+
     Args:
       topology: the communication graph.
       learning_rate: eta, a number or an optax schedule.
-      beta: momentum coefficient in [0, 1). The printed D-PSGD has none; the hyper-parameters say 0.9 for all
-        experiments, and the paper does not say which of the two its D-PSGD table used.
+      beta: momentum coefficient in [0, 1). The printed D-PSGD has none, 0.0; the hyper-parameters say 0.9 for
+        all experiments, and the paper does not say which of the two its D-PSGD table used.
       nesterov: direction g + beta m, as the paper's hyper-parameters say; False is the printed heavy
         ball, direction m.
       weight_decay: coupled L2, taken at x_t and added to the gradient before the momentum.
@@ -61,7 +64,7 @@ def dpsgd(
       variant: when models are averaged, "atc", "awc" or "double", see the module; without momentum "double"
         is "atc".
 
-    >>> method, x = sj.dpsgd(sj.complete(2), 0.1), jnp.array([0.0, 2.0])
+    >>> method, x = sj.dpsgd(sj.complete(2), 0.1, beta=0.0, weight_decay=0.0), jnp.array([0.0, 2.0])
     >>> method.step(lambda x, d: x * d, x, method.init(x), jnp.array([10.0, 0.0]))[0]  # (0 - 1 + 2) / 2
     Array([0.5, 0.5], dtype=float32)
     """

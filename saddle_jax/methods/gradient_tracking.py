@@ -45,7 +45,7 @@ class GradientTrackingState(NamedTuple):
 def gradient_tracking(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     variant: Literal["atc", "diging"] = "atc", momentum: Literal["tracked", "updates"] = "tracked",
-    beta: Any = 0.0, nesterov: bool = True, weight_decay: Any = 0.0,
+    beta: Any = 0.9, nesterov: bool = True, weight_decay: Any = 1e-4,
     gamma: Any = 1.0, compressor: Operator | None = None, gossip: Gossip[Any] | None = None,
 ) -> Method:  # fmt: skip
     """Makes gradient tracking. The options that are not named here are those of `sj.dpsgd`.
@@ -54,7 +54,8 @@ def gradient_tracking(
       variant: "atc", which on a complete graph is centralised SGD, or "diging".
       momentum: what the momentum runs on, the "tracked" gradient or the agent's own, see the module.
 
-    >>> method, x = sj.gradient_tracking(sj.complete(2), 0.1), jnp.array([0.0, 2.0])
+    >>> method = sj.gradient_tracking(sj.complete(2), 0.1, beta=0.0, weight_decay=0.0)
+    >>> x = jnp.array([0.0, 2.0])
     >>> x, state, _ = method.step(lambda x, d: x * d, x, method.init(x), jnp.array([10.0, 0.0]))
     >>> x, state.rule.c  # the mean gradient is 5
     (Array([0.5, 0.5], dtype=float32), Array([-5.,  5.], dtype=float32))

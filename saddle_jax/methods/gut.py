@@ -58,18 +58,18 @@ class GUTState(NamedTuple):
 @printed
 def gut(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
-    mu: Any = None, beta: Any = 0.0, nesterov: bool = False, point: Literal["mixed", "current"] = "mixed",
-    weight_decay: Any = 0.0,
+    mu: Any = None, beta: Any = 0.9, nesterov: bool = True, point: Literal["mixed", "current"] = "mixed",
+    weight_decay: Any = 1e-4,
     gamma: Any = 1.0, compressor: Operator | None = None, gossip: Gossip[Any] | None = None,
 ) -> Method:  # fmt: skip
     """Makes GUT; with momentum, QG-GUTm. The options that are not named here are those of `sj.dpsgd`.
 
     Args:
-      mu: coefficient of the tracked update, in [0, 1 - beta); None is 0.9, with momentum (1 - beta) / 2.
+      mu: coefficient of the tracked update, in [0, 1 - beta); None is (1 - beta) / 2, without momentum 0.9.
       point: where the gradient (and the weight decay) is taken, at W x or at x. "current" is less stable than
         the module says: on even rings it diverges with mu = 0.9.
 
-    >>> method, x = sj.gut(sj.complete(2), 0.1), jnp.array([0.0, 2.0])
+    >>> method, x = sj.gut(sj.complete(2), 0.1, beta=0.0, weight_decay=0.0), jnp.array([0.0, 2.0])
     >>> x, state, _ = method.step(lambda x, d: x * d, x, method.init(x), jnp.array([10.0, 0.0]))
     >>> x, state.rule.d  # from 1, the mean model; the second agent moved by gossip alone
     (Array([0., 1.], dtype=float32), Array([ 0., 10.], dtype=float32))

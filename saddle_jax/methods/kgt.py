@@ -40,7 +40,7 @@ class KGTState(NamedTuple):
 @printed
 def kgt(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
-    local_steps: int = 5, eta_s: Any = 1.0, weight_decay: Any = 0.0,
+    local_steps: int = 5, eta_s: Any = 1.0, weight_decay: Any = 1e-4,
     gamma: Any = 1.0, compressor: Operator | None = None, gossip: Gossip[Any] | None = None,
 ) -> Method:  # fmt: skip
     """Makes K-GT; with a compressor, models and directions are both sent by CHOCO.
@@ -51,7 +51,7 @@ def kgt(
       local_steps: k, the steps of a round; the network is used in every k-th step.
       eta_s: the outer step size, > 0, by which the displacement of a round is scaled.
 
-    >>> method, x = sj.kgt(sj.complete(2), 0.1, local_steps=2), jnp.array([0.0, 2.0])
+    >>> method, x = sj.kgt(sj.complete(2), 0.1, local_steps=2, weight_decay=0.0), jnp.array([0.0, 2.0])
     >>> state = method.init(x)
     >>> for _ in range(2):
     ...     x, state, _ = method.step(lambda x, d: x * d, x, state, jnp.array([10.0, 0.0]))

@@ -37,7 +37,7 @@ class MomentumTrackingState(NamedTuple):
 @printed
 def momentum_tracking(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
-    beta: Any = 0.9, init: Literal["zero", "mean"] = "zero", weight_decay: Any = 0.0,
+    beta: Any = 0.9, init: Literal["zero", "mean"] = "zero", weight_decay: Any = 1e-4,
     gamma: Any = 1.0, compressor: Operator | None = None, gossip: Gossip[Any] | None = None,
 ) -> Method:  # fmt: skip
     """Makes Momentum Tracking. The options that are not named here are those of `sj.dpsgd`.
@@ -45,7 +45,7 @@ def momentum_tracking(
     Args:
       init: how u and c start, at "zero", or with the "mean" of all agents' first gradients, see the module.
 
-    >>> method, x = sj.momentum_tracking(sj.complete(2), 0.1), jnp.array([0.0, 2.0])
+    >>> method, x = sj.momentum_tracking(sj.complete(2), 0.1, weight_decay=0.0), jnp.array([0.0, 2.0])
     >>> x, state, _ = method.step(lambda x, d: x * d, x, method.init(x), jnp.array([10.0, 0.0]))
     >>> x, state.rule.c  # from 1, the mean model, along the agent's own gradient
     (Array([0., 1.], dtype=float32), Array([ 5., -5.], dtype=float32))

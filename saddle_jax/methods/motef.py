@@ -28,14 +28,14 @@ ABOUT = About("Islamov et al., 2024", exact=True, requires="fixed links")
 def motef(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
     compressor: Operator | None = None, gamma: Any = 0.1, lam: Any = 0.9,
-    weight_decay: Any = 0.0, mixing: Mixing = "auto",
+    weight_decay: Any = 1e-4, mixing: Mixing = "auto",
 ) -> Method:  # fmt: skip
     """Makes MoTEF: compressed gradient tracking of a momentum. The options are those of `sj.beer`, and `lam`.
 
     Args:
       lam: the share of the new gradient in the momentum, in (0, 1]; 1 is BEER.
 
-    >>> method, x = sj.motef(sj.complete(2), 0.1), jnp.array([0.0, 2.0])
+    >>> method, x = sj.motef(sj.complete(2), 0.1, weight_decay=0.0), jnp.array([0.0, 2.0])
     >>> method.step(lambda x, d: x * d, x, method.init(x), jnp.array([10.0, 0.0]))[0]  # nothing is mixed yet
     Array([-1.,  2.], dtype=float32)
     """

@@ -45,7 +45,7 @@ class NGMState(NamedTuple):
 @printed
 def ngm(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
-    beta: Any = 0.9, nesterov: bool = True, weight_decay: Any = 0.0, self_gradient: SelfGradient = "current",
+    beta: Any = 0.9, nesterov: bool = True, weight_decay: Any = 1e-4, self_gradient: SelfGradient = "current",
     gamma: Any = 1.0, compressor: Operator | None = None, mixing: Mixing = "auto",
 ) -> Method:  # fmt: skip
     """Makes NGM; with a compressor, Comp NGM: cross-gradients are compressed with error feedback.
@@ -59,7 +59,7 @@ def ngm(
       self_gradient: where self-gradient and weight decay are taken: at the "current" model, as
         printed, or at the "mixed" one x + gamma (W - I) x, as the code of NGM's authors does.
 
-    >>> method, x = sj.ngm(sj.complete(2), 0.1, beta=0.0), jnp.array([0.0, 2.0])
+    >>> method, x = sj.ngm(sj.complete(2), 0.1, beta=0.0, weight_decay=0.0), jnp.array([0.0, 2.0])
     >>> method.step(lambda x, d: x * d, x, method.init(x), jnp.array([10.0, 0.0]))[0]  # 1 - 0.1 * 5
     Array([0.5, 0.5], dtype=float32)
     """

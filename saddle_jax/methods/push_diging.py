@@ -33,12 +33,12 @@ class PushDIGingState(NamedTuple):
 
 @printed
 def push_diging(
-    topology: Graphs, learning_rate: ScalarOrSchedule, *, weight_decay: Any = 0.0, mixing: Mixing = "auto"
+    topology: Graphs, learning_rate: ScalarOrSchedule, *, weight_decay: Any = 1e-4, mixing: Mixing = "auto"
 ) -> Method:
     """Makes Push-DIGing. The options are those of `sj.dpsgd`; the topology is column (or doubly) stochastic.
 
     >>> push = sj.from_matrix([[0.5, 0.0, 0.5], [0.5, 0.5, 0.0], [0.0, 0.5, 0.5]])
-    >>> method, x = sj.push_diging(push, 0.1), jnp.array([0.0, 2.0, 4.0])
+    >>> method, x = sj.push_diging(push, 0.1, weight_decay=0.0), jnp.array([0.0, 2.0, 4.0])
     >>> method.step(lambda x, d: x * d, x, method.init(x), jnp.array([10.0, 0.0, 0.0]))[0]
     Array([1.5, 0.5, 3. ], dtype=float32)
     """

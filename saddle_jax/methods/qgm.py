@@ -86,7 +86,7 @@ def quasi_global_rule(
 @printed
 def qgm(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
-    beta: Any = 0.9, mu: Any = None, nesterov: bool = True, weight_decay: Any = 0.0,
+    beta: Any = 0.9, mu: Any = None, nesterov: bool = True, weight_decay: Any = 1e-4,
     local_steps: int = 1,
     gamma: Any = 1.0, compressor: Operator | None = None, gossip: Gossip[Any] | None = None,
 ) -> Method:  # fmt: skip
@@ -95,7 +95,7 @@ def qgm(
     Args:
       mu: coefficient of the moving average m-hat in [0, 1); None means mu = beta, as in the paper.
 
-    >>> method, x = sj.qgm(sj.complete(2), 0.1, beta=0.5), jnp.array([0.0, 2.0])
+    >>> method, x = sj.qgm(sj.complete(2), 0.1, beta=0.5, weight_decay=0.0), jnp.array([0.0, 2.0])
     >>> x, state, _ = method.step(lambda x, d: x * d, x, method.init(x), jnp.array([10.0, 0.0]))
     >>> x, state.rule.m_hat  # half of the step that was taken, in units of a gradient
     (Array([0.25, 0.25], dtype=float32), Array([-1.25,  8.75], dtype=float32))

@@ -26,13 +26,15 @@ ABOUT = About("Choudhary et al., WACV 2025")
 
 
 @printed
-def saddle(method: Method, gradient: Any, *, name: str | None = None) -> Method:
+def saddle(
+    method: Method, gradient: GradientEstimator[Any] | float = 0.05, *, name: str | None = None
+) -> Method:
     """Makes the SADDLe version of a method: the same rule with sharpness-aware gradients.
 
     Args:
       method: any method with plain gradients, the paper's or your own.
       gradient: a gradient estimator, such as `sj.sam(0.05, every=5)`; a number rho >= 0 means `sj.sam(rho)`,
-        0 is the plain gradient.
+        0 is the plain gradient; the default is that of `sj.sam`.
       name: the new method's name (default: the method's name and "+saddle").
 
     >>> sj.saddle(sj.qgm(sj.ring(10), 0.1), 0.05).name
@@ -59,7 +61,7 @@ def _saddle_version(base: Callable[..., Method], name: str, about: str) -> Calla
     def factory(
         topology: Graphs,
         learning_rate: ScalarOrSchedule,
-        rho: Any,
+        rho: Any = 0.05,
         *,
         ascent_every: int = 1,
         ascent_reuse: bool = False,
@@ -79,7 +81,7 @@ def _saddle_version(base: Callable[..., Method], name: str, about: str) -> Calla
     factory.__doc__ = (
         f"Makes {about}: `sj.saddle` of `sj.{base.__name__}`, whose other options it takes.\n\n"
         "    `rho`, `ascent_every` and `ascent_reuse` are those of `sj.sam`.\n\n"
-        f"    >>> sj.{name}(sj.ring(10), 0.1, rho=0.05).gradient\n    sam(rho=0.05)\n    "
+        f"    >>> sj.{name}(sj.ring(10), 0.1).gradient\n    sam(rho=0.05)\n    "
     )
     return printed(factory)
 

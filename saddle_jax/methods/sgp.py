@@ -36,12 +36,12 @@ class SGPState(NamedTuple):
 @printed
 def sgp(
     topology: Graphs, learning_rate: ScalarOrSchedule, *,
-    beta: Any = 0.0, nesterov: bool = True, weight_decay: Any = 0.0, mixing: Mixing = "auto",
+    beta: Any = 0.9, nesterov: bool = True, weight_decay: Any = 1e-4, mixing: Mixing = "auto",
 ) -> Method:  # fmt: skip
     """Makes SGP. The options are those of `sj.dpsgd`; the topology is column (or doubly) stochastic.
 
     >>> push = sj.from_matrix([[0.5, 0.0, 0.5], [0.5, 0.5, 0.0], [0.0, 0.5, 0.5]])
-    >>> method, x = sj.sgp(push, 0.1), jnp.array([0.0, 2.0, 4.0])
+    >>> method, x = sj.sgp(push, 0.1, beta=0.0, weight_decay=0.0), jnp.array([0.0, 2.0, 4.0])
     >>> method.step(lambda x, d: x * d, x, method.init(x), jnp.array([10.0, 0.0, 0.0]))[0]
     Array([1.5, 0.5, 3. ], dtype=float32)
     """

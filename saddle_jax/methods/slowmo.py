@@ -54,7 +54,7 @@ def slowmo(
       alpha: the outer step size, > 0.
       average: whether models are averaged over all agents; False leaves out the all-reduce.
 
-    >>> method = sj.slowmo(sj.dpsgd(sj.complete(2), 0.5), 0.5, every=2)
+    >>> method = sj.slowmo(sj.dpsgd(sj.complete(2), 0.5, beta=0.0, weight_decay=0.0), 0.5, every=2)
     >>> x = jnp.array([1.0, 1.0])
     >>> state = method.init(x)
     >>> for _ in range(4):

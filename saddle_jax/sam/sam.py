@@ -26,11 +26,12 @@ _NORM_FLOOR = 1e-12
 _CLIMBS, _BETWEEN = 0, 1
 
 
-def sam(rho: Any, every: int = 1, reuse: bool = False) -> GradientEstimator[Any]:
+def sam(rho: Any = 0.05, every: int = 1, reuse: bool = False) -> GradientEstimator[Any]:
     """The sharpness-aware gradient, in two backward passes.
 
     Args:
-      rho: radius of the perturbation, >= 0; 0 is the plain gradient.
+      rho: radius of the perturbation, >= 0; 0 is the plain gradient. The default is that of the paper's
+        experiments, as are those of `sj.dpsgd`.
       every: perturb in every N-th step only, from the first on; 5 is the paper's compute-efficient variant,
         which costs 6 backward passes in 5 steps instead of 10.
       reuse: in the steps between, False takes the plain gradient (the paper mentions no reuse), True perturbs
