@@ -132,9 +132,9 @@ def test_a_complete_graph_is_sgd_on_the_whole_batch(name):
 @pytest.mark.parametrize(
     ("name", "field", "options"),
     [
-        ("gradient_tracking", "c", {}),
+        ("gradient_tracking", "c", {"beta": 0.0}),
         ("gradient_tracking", "c", {"momentum": "updates", "beta": 0.9}),
-        ("d2", "q", {}),
+        ("d2", "q", {"beta": 0.0}),
         ("d2", "c", {"beta": 0.9}),
         ("momentum_tracking", "c", {}),
         ("momentum_tracking", "c", {"init": "mean"}),
@@ -142,7 +142,8 @@ def test_a_complete_graph_is_sgd_on_the_whole_batch(name):
 )
 def test_corrections_have_mean_zero(name, field, options, compressor):
     """So what is tracked has the mean of the agents' own gradients, momenta or updates."""
-    method = sj.METHODS[name](IRREGULAR, SCHEDULE, compressor=compressor, gamma=0.5, **options, **DECAY)
+    options = {"weight_decay": 0.03, **options}
+    method = sj.METHODS[name](IRREGULAR, SCHEDULE, compressor=compressor, gamma=0.5, **options)
     _, state, _ = run(method, Problem(5))
     for leaf in jax.tree.leaves(getattr(state.rule, field)):
         np.testing.assert_allclose(leaf.mean(axis=0), 0, atol=1e-12)
@@ -153,7 +154,7 @@ def test_corrections_have_mean_zero(name, field, options, compressor):
 @pytest.mark.parametrize("compressor", [None, sj.top_k(0.3)], ids=str)
 def test_the_mean_of_guts_directions_is_that_of_the_gradients(compressor):
     problem = Problem(5)
-    history, state, _ = run(sj.gut(IRREGULAR, 0.1, point="current", compressor=compressor), problem)
+    history, state, _ = run(sj.gut(IRREGULAR, 0.1, point="current", compressor=compressor, **PLAIN), problem)
     last = jax.tree.map(lambda x: x[-2], history)  # where the last gradients were taken
     gradients = sj.local_gradients(problem.loss_fn)(last, problem.batch(problem.steps - 1))
     chex.assert_trees_all_close(sj.consensus(state.rule.d), sj.consensus(gradients), atol=1e-12)
