@@ -14,7 +14,7 @@ from saddle_jax.core.method import Method, StepKind
 from saddle_jax.core.topology import Graphs
 from saddle_jax.devices.placement import place
 from saddle_jax.graphs.named import path
-from saddle_jax.methods import METHODS
+from saddle_jax.methods import METHODS, base_methods
 from saddle_jax.methods.saddle import saddle
 from saddle_jax.sam import GRADIENTS
 from saddle_jax.tasks import supervised
@@ -30,7 +30,7 @@ def method_jobs(case: str, options: Options) -> list[Job]:
     """Lists a job for each method with its defaults and for QGM with each estimator, without compression."""
     size = (3, 4) if options.quick else (10, 32)
     (work,) = options.applied([Work(BASE, "mlp", *size, (8, 8, 1))])
-    names = [*METHODS, *(f"qgm+{estimator}" for estimator in GRADIENTS if estimator != "plain")]
+    names = [*base_methods(), *(f"qgm+{estimator}" for estimator in GRADIENTS if estimator != "plain")]
     return [Job(case, name, functools.partial(_measure, case, name, work, options)) for name in names]
 
 

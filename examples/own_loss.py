@@ -37,5 +37,6 @@ def of(part):
 
 metric = sj.Metric("median_error", "lower", median)  # the first is what tables show
 problem = sj.Problem(of(slice(800)), of(slice(800, 900)), model=(init, predict), loss=huber, metrics=[metric])
-run = sj.Run(problem, sj.gradient_tracking(sj.ring(8), 0.2), epochs=30, workdir="runs/own/huber")
+method = sj.gradient_tracking(sj.ring(8), 0.2, beta=0.0, weight_decay=0.0)
+run = sj.Run(problem, method, epochs=30, workdir="runs/own/huber")
 print(f"median error {run.train(quiet=True)['test_median_error']:.3f}")

@@ -31,9 +31,10 @@ def gradient_tracking(topology, eta):
 
 ring, problem = sj.ring(10), sj.Problem("convex")  # a task whose optimum is known
 options = {"epochs": 500, "batch_size": 0, "eval_every_epochs": 100, "eval_agents": "never"}
+dpsgd = sj.dpsgd(ring, 0.2, beta=0.0, weight_decay=0.0)  # as plain as mine
 compared = sj.compare(
     {
-        "D-PSGD": sj.Run(problem, sj.dpsgd(ring, 0.2), workdir="runs/own/dpsgd", **options),
+        "D-PSGD": sj.Run(problem, dpsgd, workdir="runs/own/dpsgd", **options),
         "mine": sj.Run(problem, gradient_tracking(ring, 0.2), workdir="runs/own/mine", **options),
     },
     quiet=True,

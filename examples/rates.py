@@ -1,6 +1,5 @@
 """How fast methods reach an optimum that is known: `rates.py`, or `rates.py gradient_tracking d2`."""
 
-import inspect
 import sys
 
 import jax
@@ -16,7 +15,7 @@ NAMES = ["dpsgd", "gradient_tracking", "d2", "push_diging", "relay_sgd", "kgt", 
 
 def distances(name):
     """Of the consensus model from the optimum after so many steps with the gradients of all samples."""
-    plain = {"beta": 0.0} if "beta" in inspect.signature(sj.METHODS[name]).parameters else {}
+    plain = {"beta": 0.0} if "beta" in sj.METHODS.options(name) else {}
     config = Config(
         dataset="convex", batch_size=0, method=name, topology="path" if name == "relay_sgd" else "ring",
         agents=10, learning_rate=0.2, schedule="constant", weight_decay=0.0, **plain,

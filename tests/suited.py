@@ -1,9 +1,18 @@
-"""A graph that a method takes, for laws that are told of all methods on one graph."""
+"""A graph that a method takes, for laws that are told of all methods on one graph; and plain options."""
 
 import pytest
 
 import saddle_jax as sj
-from saddle_jax.methods import METHODS
+from saddle_jax.methods import METHODS, base_methods
+
+# Methods as they are printed in most papers, without the momentum and weight decay of the defaults.
+PLAIN = {"beta": 0.0, "weight_decay": 0.0}
+
+
+def plain(name):
+    """Returns those of the plain options that a method has."""
+    return {option: value for option, value in PLAIN.items() if option in METHODS.options(name)}
+
 
 TREES = ("relay_sgd",)  # methods that live on a tree
 # Methods that keep something of each link or of each neighbour: links must stay.
@@ -15,8 +24,8 @@ PAPER = ("dpsgd", "d_saddle", "qgm", "q_saddle", "ngm", "n_saddle")
 
 def with_and_without(compressor):
     """Parametrises a law over all methods: the paper's in both forms, the others compressed if possible."""
-    plain = [name for name in sj.METHODS if name in PAPER or "compressor" not in METHODS.options(name)]
-    compressed = [name for name in sj.METHODS if "compressor" in METHODS.options(name)]
+    plain = [name for name in base_methods() if name in PAPER or "compressor" not in METHODS.options(name)]
+    compressed = [name for name in base_methods() if "compressor" in METHODS.options(name)]
     cases = [(name, None) for name in plain] + [(name, compressor) for name in compressed]
     return pytest.mark.parametrize(("name", "compressor"), cases, ids=str)
 

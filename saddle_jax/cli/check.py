@@ -31,7 +31,7 @@ def check(options: flags.FlagValues, out: Output, thing: str = "") -> int:
     from saddle_jax.testing import kinds
     from saddle_jax.testing.invariants import InvariantError
 
-    around = kinds.Surroundings(options.agents, options.dataset, options.model)
+    around = kinds.CheckContext(options.agents, options.dataset, options.model)
     if options.kind is not None:
         checks.choice("kind", options.kind, kinds.KINDS)
     kind = options.kind or kinds.kind_of(thing)

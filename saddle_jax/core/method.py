@@ -152,9 +152,7 @@ class Hyperparams:
 
     def method(self, current: "Method", numbers: Mapping[str, Any]) -> "Method":
         """Returns the method with other numbers, and with the parts that were replaced in `current`."""
-        parts = {
-            name: getattr(current, name) for name in ("name", "topology", "gradient", "faults", "timing")
-        }
+        parts = {name: getattr(current, name) for name in _PARTS}
         own = {name: part for name, part in parts.items() if part is not getattr(self.made, name)}
         return dataclasses.replace(self.make(**numbers), **own)
 
@@ -287,26 +285,19 @@ class Method:
           [L] have one number for each parameter tensor in tree order, the mean over agents or pairs: of
           these norms, and zeta, the measured contraction. `metrics.axes` gives the axes of each.
         """
-        if self.hyperparams is not None:
-            method, numbers = self.hyperparams.now(self, params, state)
-            params, state, metrics = method.step(
-                loss_fn, params, state._replace(hyperparams=()), batch, key,
-                kind=kind, diagnostics=diagnostics, agents_per_call=agents_per_call,
-            )  # fmt: skip
-            return params, state._replace(hyperparams=numbers), metrics
         trees.check_params("params", params, self.topology.size)
         trees.check_stacked("batch", batch, self.topology.size)
         self._check_kind(kind)
         batch = jax.tree.map(jnp.asarray, batch)
         gradient_kind = None if kind is None else kind[1]
 
-        def oracle(network: Network) -> Gradients:
+        def oracle(method: Method, network: Network) -> Gradients:
             states = list(state.gradient)
             return Gradients(
-                loss_fn, self.gradient, batch, network, state.t, states, gradient_kind, agents_per_call
+                loss_fn, method.gradient, batch, network, state.t, states, gradient_kind, agents_per_call
             )
 
-        return self.step_with(oracle, params, state, key, kind=kind, diagnostics=diagnostics)
+        return self._step(oracle, params, state, key, kind, diagnostics)
 
     def step_with(
         self,
@@ -319,14 +310,24 @@ class Method:
         diagnostics: bool = False,
     ) -> tuple[Params, MethodState, Metrics]:
         """Takes one step as `step` does, with the gradients of oracle(network)."""
+        return self._step(lambda method, network: oracle(network), params, state, key, kind, diagnostics)
+
+    def _step(
+        self,
+        oracle: Callable[["Method", Network], Gradients | FixedGradients],
+        params: Params,
+        state: MethodState,
+        key: Key | None,
+        kind: StepKind | None,
+        diagnostics: bool,
+    ) -> tuple[Params, MethodState, Metrics]:
+        """Takes one step with the gradients of oracle(method with its hyperparameters, network)."""
         if self.hyperparams is not None:
             method, numbers = self.hyperparams.now(self, params, state)
             state = state._replace(hyperparams=())
-            params, state, metrics = method.step_with(
-                oracle, params, state, key, kind=kind, diagnostics=diagnostics
-            )
+            params, state, metrics = method._step(oracle, params, state, key, kind, diagnostics)
             return params, state._replace(hyperparams=numbers), metrics
-        call = _Call(oracle, params, state, key, diagnostics)
+        call = _Call(functools.partial(oracle, self), params, state, key, diagnostics)
         kinds = self.rule.all_kinds if kind is None else (kind[0],)
         gradient_kind = None if kind is None else kind[1]
         branches = [lambda each=each: self._take(call, each, gradient_kind) for each in kinds]

@@ -14,7 +14,7 @@ from saddle_jax.base.registry import Registry, Spec, parameters_of
 if TYPE_CHECKING:
     from saddle_jax.core.topology import Graphs
 
-# A new graph is a file in this folder and a line here.
+# A new graph is a function in this folder and a line here.
 GRAPHS = Registry(
     "topology",
     {
@@ -27,21 +27,21 @@ GRAPHS = Registry(
         "exponential": "saddle_jax.graphs.named:exponential",
         "isolated": "saddle_jax.graphs.named:isolated",
         "circulant": "saddle_jax.graphs.named:circulant",
-        "erdos_renyi": "saddle_jax.graphs.named:erdos_renyi",
-        "random_regular": "saddle_jax.graphs.named:random_regular",
-        "small_world": "saddle_jax.graphs.small_world:small_world",
-        "expander": "saddle_jax.graphs.expander:expander",
-        "karate": "saddle_jax.graphs.social:karate",
-        "davis": "saddle_jax.graphs.social:davis",
-        "florentine": "saddle_jax.graphs.social:florentine",
-        "les_miserables": "saddle_jax.graphs.social:les_miserables",
+        "erdos_renyi": "saddle_jax.graphs.random:erdos_renyi",
+        "random_regular": "saddle_jax.graphs.random:random_regular",
+        "small_world": "saddle_jax.graphs.random:small_world",
+        "expander": "saddle_jax.graphs.random:expander",
+        "karate": "saddle_jax.graphs.named:karate",
+        "davis": "saddle_jax.graphs.named:davis",
+        "florentine": "saddle_jax.graphs.named:florentine",
+        "les_miserables": "saddle_jax.graphs.named:les_miserables",
         "binary_tree": "saddle_jax.graphs.trees:binary_tree",
         "spanning_tree": "saddle_jax.graphs.trees:spanning_tree",
         "directed_ring": "saddle_jax.graphs.directed:directed_ring",
         "random_digraph": "saddle_jax.graphs.directed:random_digraph",
-        "one_peer_exponential": "saddle_jax.graphs.one_peer:one_peer_exponential",
+        "one_peer_exponential": "saddle_jax.graphs.time_varying:one_peer_exponential",
         "base_graph": "saddle_jax.graphs.base_graph:base_graph",
-        "random_matchings": "saddle_jax.graphs.matchings:random_matchings",
+        "random_matchings": "saddle_jax.graphs.time_varying:random_matchings",
         "equi_static": "saddle_jax.graphs.equitopo:equi_static",
         "equi_dynamic": "saddle_jax.graphs.equitopo:equi_dynamic",
         "alternate": "saddle_jax.core.topology:alternate",

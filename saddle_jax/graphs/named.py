@@ -15,7 +15,7 @@ import numpy as np
 from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.core.topology import Links, Topology, from_links
-from saddle_jax.graphs.weights import connected_draw, lazy, metropolis
+from saddle_jax.graphs.weights import lazy, metropolis
 
 
 def ring(n: int) -> Topology:
@@ -133,32 +133,6 @@ def circulant(n: int, offsets: Sequence[int]) -> Topology:
     return lazy(f"circulant({n}, {offsets})", n, lambda: nx.circulant_graph(n, offsets))
 
 
-def erdos_renyi(n: int, probability: float, seed: int = 0) -> Topology:
-    """The Erdos-Renyi graph: each pair is joined with the given probability; drawn until it is connected.
-
-    >>> sj.erdos_renyi(8, 0.5, seed=1)
-    erdos_renyi(8, 0.5, seed=1): 8 agents, degrees ...
-    """
-    n = checks.whole("n", n, at_least=2)
-    checks.real("probability", probability, above=0.0, at_most=1.0)
-    name = f"erdos_renyi({n}, {probability}, seed={seed})"
-    return connected_draw(name, seed, lambda random: nx.gnp_random_graph(n, probability, seed=random))
-
-
-def random_regular(n: int, degree: int, seed: int = 0) -> Topology:
-    """A random graph in which every agent has `degree` neighbours; drawn until it is connected.
-
-    >>> sj.random_regular(8, 3)
-    random_regular(8, 3, seed=0): 8 agents, degree 3, 24 directed links, spectral gap ...
-    """
-    n = checks.whole("n", n, at_least=2)
-    degree = checks.whole("degree", degree, at_least=1, at_most=n - 1)
-    if n * degree % 2:
-        raise ArgumentError(f"n * degree must be even for a regular graph, got {n} * {degree}")
-    name = f"random_regular({n}, {degree}, seed={seed})"
-    return connected_draw(name, seed, lambda random: nx.random_regular_graph(degree, n, seed=random))
-
-
 def isolated(n: int) -> Topology:
     """The graph without links, W = I, which is not connected: the baseline of local training.
 
@@ -185,3 +159,45 @@ def from_networkx(graph: Any, name: str | None = None) -> Topology:
     if not len(graph):
         raise ArgumentError("graph must have at least one node, got none")
     return from_links(name or f"networkx({len(graph)})", len(graph), *metropolis(graph))
+
+
+# ---- observed social networks, each with its own number of agents ----
+
+# The first two are graphs of Vogels et al., "RelaySum for decentralized deep learning on heterogeneous data",
+# NeurIPS 2021.
+
+
+def karate() -> Topology:
+    """The friendships of 34 members of a karate club (Zachary, 1977).
+
+    >>> sj.karate()
+    karate(): 34 agents, degrees 1 to 17, 156 directed links, spectral gap 0.0312
+    """
+    return lazy("karate()", 34, nx.karate_club_graph)
+
+
+def davis() -> Topology:
+    """18 women of the American South and the 14 social events they attended (Davis et al., 1941).
+
+    >>> sj.davis()
+    davis(): 32 agents, degrees 2 to 14, 178 directed links, spectral gap ...
+    """
+    return lazy("davis()", 32, nx.davis_southern_women_graph)
+
+
+def florentine() -> Topology:
+    """The marriages among 15 families of Renaissance Florence (Padgett and Ansell, 1993).
+
+    >>> sj.florentine()
+    florentine(): 15 agents, degrees 1 to 6, 40 directed links, spectral gap ...
+    """
+    return lazy("florentine()", 15, nx.florentine_families_graph)
+
+
+def les_miserables() -> Topology:
+    """The 77 characters of Les Misérables, joined if they appear together (Knuth, 1993).
+
+    >>> sj.les_miserables()
+    les_miserables(): 77 agents, degrees 1 to 36, 508 directed links, spectral gap ...
+    """
+    return lazy("les_miserables()", 77, nx.les_miserables_graph)

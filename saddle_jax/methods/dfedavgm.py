@@ -94,7 +94,7 @@ def dfedsam(
     `sj.saddle(sj.dfedavgm(...), gradient)` is the same with another estimator.
 
     >>> sj.dfedsam(sj.ring(10), 0.1, gossips=4).gradient
-    sam(rho=0.01)
+    sam(rho=0.05)
     """
     method = dfedavgm(
         topology, learning_rate, local_steps=local_steps, beta=beta, gossips=gossips,

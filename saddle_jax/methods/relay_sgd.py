@@ -59,7 +59,7 @@ def relay_sgd(
         "last", its x_i before the step, or "first", its x_i before the first step (not with lost messages,
         which would pull models back to their start); "counts" averages only what arrived.
 
-    >>> method, x = sj.relay_sgd(sj.path(3), 0.1), jnp.array([0.0, 3.0, 6.0])
+    >>> method, x = sj.relay_sgd(sj.path(3), 0.1, weight_decay=0.0), jnp.array([0.0, 3.0, 6.0])
     >>> x, state, _ = method.step(lambda x, d: 0.0 * x, x, method.init(x), jnp.zeros(3))
     >>> x, state.rule.counts.sum(axis=1)  # the models of the outer two have not reached each other yet
     (Array([1., 3., 5.], dtype=float32), Array([1., 2., 1.], dtype=float32))

@@ -48,7 +48,7 @@ _MADE = {
 _USUAL = {"rho": 0.1}
 
 
-class Surroundings(NamedTuple):
+class CheckContext(NamedTuple):
     """The context of a check: the number of agents for graphs, dataset and model for objectives."""
 
     agents: int = 8
@@ -114,24 +114,24 @@ def guess(thing: Any) -> str | None:
 def check(
     kind: str,
     text: str,
-    around: Surroundings,
+    context: CheckContext,
     tell: Callable[[str], None] | None = None,
 ) -> list[Result]:
     """Checks the invariants of a kind on the object that a text names."""
     checks.choice("kind", kind, KINDS)
     if kind in ("method", "gradient", "compressor", "graph"):
-        factory, options = _factory(kind, text, around)
+        factory, options = _factory(kind, text, context)
         checked: Callable[..., list[Result]] = getattr(testing, f"check_{kind}")
         return checked(factory, options, tell=tell)
     if kind == "dataset":
         if not is_code(text):
             return testing.check_dataset(functools.partial(load, text), tell=tell)
         return testing.check_dataset(*_users(kind, text), tell=tell)
-    dataset = load(around.dataset)
+    dataset = load(context.dataset)
     if kind == "model":
         model = make_model(text, dataset.num_outputs, "evonorm", "fast")
         return testing.check_model(model, dataset=dataset, tell=tell)
-    learner = make_model(around.model, dataset.num_outputs, "evonorm", "fast") if around.model else None
+    learner = make_model(context.model, dataset.num_outputs, "evonorm", "fast") if context.model else None
     objective: Any = text
     if is_code(text):
         thing, options = _users(kind, text)
@@ -139,7 +139,7 @@ def check(
     return testing.check_objective(objective, model=learner, dataset=dataset, tell=tell)
 
 
-def _factory(kind: str, text: str, around: Surroundings) -> tuple[Callable[..., Any], dict[str, Any]]:
+def _factory(kind: str, text: str, context: CheckContext) -> tuple[Callable[..., Any], dict[str, Any]]:
     """Returns the factory that a text names, and its options."""
     registry = _REGISTRIES[kind]
     if is_code(parse(kind, text).name):
@@ -148,7 +148,7 @@ def _factory(kind: str, text: str, around: Surroundings) -> tuple[Callable[..., 
     if kind == "compressor":
         return lambda: registry.make(text), {}
     if kind == "graph":
-        return lambda n: make_graph(text, n, 0), {"n": around.agents}
+        return lambda n: make_graph(text, n, 0), {"n": context.agents}
     spec = registry.parse("plain" if text == "none" else text)
     return registry[spec.name], _completed(registry[spec.name], registry.arguments(spec))
 

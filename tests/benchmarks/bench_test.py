@@ -15,7 +15,7 @@ from benchmarks import cases, child, growth, measure, parts
 from benchmarks.measure import Spread
 from benchmarks.work import NO_PYTORCH, Options, Work
 from saddle_jax.devices import lifting
-from saddle_jax.methods import METHODS
+from saddle_jax.methods import base_methods
 from saddle_jax.tasks import supervised
 
 MLP = Work("q_saddle", "mlp", 3, 8, (8, 8, 1))
@@ -115,7 +115,7 @@ def test_compile_time_and_memory_of_a_process_of_its_own():
 def test_methods_are_measured_beside_dpsgd():
     """Also an estimator that draws, and a method on a tree."""
     todo = {job.what: job for job in cases.jobs_of(["methods"], Options(quick=True, repeats=1))}
-    assert {*METHODS, "qgm+sam", "qgm+esam"} <= todo.keys()
+    assert {*base_methods(), "qgm+sam", "qgm+esam"} <= todo.keys()
     for row in cases.run([todo[name] for name in ("qgm+esam", "relay_sgd")], lambda _: None):
         assert row.against == "dpsgd"
         assert row.figures["step / dpsgd's"] == pytest.approx(1 / row.ratio.median)

@@ -9,6 +9,7 @@ import numpy as np
 import printed_algorithms as printed
 import pytest
 from problem import IRREGULAR, Problem, faulty, run
+from suited import PLAIN
 
 import saddle_jax as sj
 from saddle_jax.core.comm_cost import comm_cost
@@ -67,7 +68,7 @@ def assert_same(history, expected):
 @pytest.mark.parametrize("masks", [MASKS, BOTH], ids=["one-way", "both-ways"])
 def test_lost_messages(masks, lost_weight):
     problem = Problem(5, steps=STEPS)
-    method = faulty(sj.dpsgd(IRREGULAR, ETA), arrived=masks, lost_weight=lost_weight)
+    method = faulty(sj.dpsgd(IRREGULAR, ETA, **PLAIN), arrived=masks, lost_weight=lost_weight)
     matrices = [after_losses(IRREGULAR.mixing, mask, lost_weight) for mask in masks]
     history, _, _ = run(method, problem)
     assert_same(history, by_hand(problem, matrices, descent))
@@ -77,7 +78,7 @@ def test_lost_messages(masks, lost_weight):
 def test_lost_messages_of_momentum_and_on_graphs_that_take_turns():
     problem, graphs = Problem(5, steps=STEPS), (sj.ring(5), sj.star(5))
     matrices = [after_losses(graphs[t % 2].mixing, BOTH[t], "self") for t in range(STEPS)]
-    history, _, _ = run(faulty(sj.dpsgd(sj.alternate(*graphs), ETA), arrived=BOTH), problem)
+    history, _, _ = run(faulty(sj.dpsgd(sj.alternate(*graphs), ETA, **PLAIN), arrived=BOTH), problem)
     assert_same(history, by_hand(problem, matrices, descent))
 
     m_hat = [printed.zeros_like(x) for x in problem.start]
@@ -94,7 +95,9 @@ def test_lost_messages_of_momentum_and_on_graphs_that_take_turns():
         return new
 
     matrices = [after_losses(IRREGULAR.mixing, mask, "renormalise") for mask in MASKS]
-    lossy = faulty(sj.qgm(IRREGULAR, ETA, nesterov=False), arrived=MASKS, lost_weight="renormalise")
+    lossy = faulty(
+        sj.qgm(IRREGULAR, ETA, nesterov=False, weight_decay=0.0), arrived=MASKS, lost_weight="renormalise"
+    )
     history, _, _ = run(lossy, problem)
     assert_same(history, by_hand(problem, matrices, qgm))
 
@@ -115,7 +118,9 @@ def test_agents_that_are_away(computes):
         return [new[i] if takes_part[i] else x[i] for i in range(5)]
 
     matrices = [after_losses(IRREGULAR.mixing, np.outer(on, on), "self") for on in ONLINE]
-    method = faulty(sj.dpsgd(IRREGULAR, ETA, beta=0.9, nesterov=False), online=ONLINE, computes=computes)
+    method = faulty(
+        sj.dpsgd(IRREGULAR, ETA, beta=0.9, nesterov=False, weight_decay=0.0), online=ONLINE, computes=computes
+    )
     history, state, _ = run(method, problem)
     assert_same(history, by_hand(problem, matrices, rule))
     # A message is sent where both ends are online; lost ones would count too.
@@ -142,7 +147,7 @@ def test_late_messages(delay):
             new.append(model)
         return new
 
-    history, _, _ = run(faulty(sj.dpsgd(IRREGULAR, ETA), arrived=MASKS, delay=delay), problem)
+    history, _, _ = run(faulty(sj.dpsgd(IRREGULAR, ETA, **PLAIN), arrived=MASKS, delay=delay), problem)
     assert_same(history, by_hand(problem, [IRREGULAR.mixing] * STEPS, rule))
 
 
@@ -239,13 +244,13 @@ def test_cross_gradients_that_are_lost_leave_their_weight_to_the_own_one(rho):
         return new
 
     matrices = [after_losses(IRREGULAR.mixing, mask, "self") for mask in BOTH]
-    method = faulty(sj.saddle(sj.ngm(IRREGULAR, ETA, beta=0.0), rho), arrived=BOTH)
+    method = faulty(sj.saddle(sj.ngm(IRREGULAR, ETA, beta=0.0, weight_decay=0.0), rho), arrived=BOTH)
     history, _, _ = run(method, problem)
     assert_same(history, by_hand(problem, matrices, rule))
 
 
 def test_no_faults_are_the_method_and_a_rate_may_be_traced():
-    problem, method = Problem(5), sj.qgm(IRREGULAR, 0.1)
+    problem, method = Problem(5), sj.qgm(IRREGULAR, 0.1, weight_decay=0.0)
     whole, _, _ = run(method, problem)
     for nothing in (
         sj.Faults(),
@@ -256,7 +261,7 @@ def test_no_faults_are_the_method_and_a_rate_may_be_traced():
         chex.assert_trees_all_close(same, whole, rtol=1e-6, atol=1e-6)
 
     def ends(drop, offline):
-        lossy = faulty(sj.qgm(IRREGULAR, 0.1), drop=drop, offline=offline)
+        lossy = faulty(sj.qgm(IRREGULAR, 0.1, weight_decay=0.0), drop=drop, offline=offline)
         return run(lossy, problem)[0]
 
     rates = jnp.array([0.0, 0.5]), jnp.array([0.0, 0.3])
@@ -268,7 +273,7 @@ def test_no_faults_are_the_method_and_a_rate_may_be_traced():
 
 @pytest.mark.parametrize("options", [{"drop": 0.5, "burst": 3}, {"delay": 2}, {"offline": 0.4}], ids=str)
 def test_four_devices_give_the_same_numbers(options):
-    method, problem = faulty(sj.qgm(sj.ring(8), 0.1), **options), Problem(8)
+    method, problem = faulty(sj.qgm(sj.ring(8), 0.1, weight_decay=0.0), **options), Problem(8)
     ends = []
     for devices in (1, 4):
         mesh = sj.agent_mesh(devices)
@@ -284,7 +289,7 @@ def test_four_devices_give_the_same_numbers(options):
 
 def test_stopping_and_going_on_is_the_same_run_bit_for_bit():
     options = {"drop": 0.3, "burst": 2, "offline": 0.2, "mean_offline": 3, "delay": 2}
-    method, problem = faulty(sj.qgm(sj.ring(6), 0.1), **options), Problem(6)
+    method, problem = faulty(sj.qgm(sj.ring(6), 0.1, weight_decay=0.0), **options), Problem(6)
     step = jax.jit(method.step, static_argnums=0)
 
     def go(params, state, steps):
@@ -300,29 +305,31 @@ def test_stopping_and_going_on_is_the_same_run_bit_for_bit():
 def test_a_step_tells_the_share_of_its_messages_that_were_lost():
     graph, problem = sj.star(5), Problem(5, steps=STEPS)
     arrived = np.random.default_rng(0).random((STEPS, 5, 5)) < 0.6
-    _, _, metrics = run(faulty(sj.dpsgd(graph, 0.1), arrived=arrived, online=ONLINE), problem)
+    _, _, metrics = run(faulty(sj.dpsgd(graph, 0.1, **PLAIN), arrived=arrived, online=ONLINE), problem)
     links = (graph.mixing > 0) & ~np.eye(5, dtype=bool)
     sent = [links & np.outer(on, on) for on in ONLINE]
     shares = [(each & ~came).sum() / max(1, each.sum()) for each, came in zip(sent, arrived, strict=True)]
     np.testing.assert_allclose(metrics["messages_lost"], shares, rtol=1e-6)
-    _, _, metrics = run(sj.dpsgd(graph, 0.1), problem)
+    _, _, metrics = run(sj.dpsgd(graph, 0.1, **PLAIN), problem)
     assert "messages_lost" not in metrics
 
 
 def test_the_books_tell_what_was_really_sent():
     graph, problem = sj.star(5), Problem(5, steps=STEPS)
-    _, state, metrics = run(faulty(sj.dpsgd(graph, 0.1), online=ONLINE), problem)
-    cost = comm_cost(sj.dpsgd(graph, 0.1), problem.params)
+    _, state, metrics = run(faulty(sj.dpsgd(graph, 0.1, **PLAIN), online=ONLINE), problem)
+    cost = comm_cost(sj.dpsgd(graph, 0.1, **PLAIN), problem.params)
     links = (graph.mixing > 0) & ~np.eye(5, dtype=bool)
     per_step = [(links & np.outer(on, on)).sum() for on in ONLINE]
     assert cost.bytes_of(metrics["sent"][-1]) == sum(per_step) * cost.link_bytes // 5
     # What is lost on the way was sent.
-    _, state, _ = run(faulty(sj.dpsgd(graph, 0.1), drop=0.9), problem)
+    _, state, _ = run(faulty(sj.dpsgd(graph, 0.1, **PLAIN), drop=0.9), problem)
     assert cost.bytes_of(state.faults.sent) == cost.wire_bytes_per_agent(STEPS)
 
 
 def test_compressed_gossip_may_be_late_and_a_function_may_say_what_arrives():
-    late, _, _ = run(faulty(sj.qgm(sj.ring(5), 0.1, compressor=sj.top_k(0.5)), delay=1), Problem(5))
+    late, _, _ = run(
+        faulty(sj.qgm(sj.ring(5), 0.1, compressor=sj.top_k(0.5), weight_decay=0.0), delay=1), Problem(5)
+    )
     assert np.isfinite(late["w"]).all()
 
     def loses_agent_1(key, t, neighbours):
@@ -332,7 +339,7 @@ def test_compressed_gossip_may_be_late_and_a_function_may_say_what_arrives():
     masks = np.ones((1, 5, 5), bool)
     masks[0, :, 1] = False
     ends = [
-        run(faulty(sj.dpsgd(sj.ring(5), 0.1), arrived=arrived), Problem(5))[0]
+        run(faulty(sj.dpsgd(sj.ring(5), 0.1, **PLAIN), arrived=arrived), Problem(5))[0]
         for arrived in (loses_agent_1, masks)
     ]
     chex.assert_trees_all_equal(*ends)

@@ -17,12 +17,12 @@ import saddle_jax as sj
 from saddle_jax import testing
 from saddle_jax.core.comm_cost import comm_cost, passes_per_step
 from saddle_jax.core.network import Round
-from saddle_jax.methods import METHODS
+from saddle_jax.methods import METHODS, base_methods
 from saddle_jax.testing import methods
 from saddle_jax.testing.invariants import name_of
 from saddle_jax.testing.methods import INVARIANTS
 
-EVERY = [*sj.METHODS, *COMPOSED]
+EVERY = [*base_methods(), *COMPOSED]
 every_method = pytest.mark.parametrize("name", EVERY)
 # Methods that are made for rounds of local steps. The laws hold over several rounds.
 ROUNDS = ("kgt", "dfedavgm", "dfedsam")
@@ -73,7 +73,7 @@ OF_MESSAGES = [
     if law not in (methods.what_the_network_does_not_deliver_does_not_arrive, *INVARIANTS[-3:])
     and name_of(law) not in EXCEPTIONS
 ]
-PACKED = [*COMPOSED, *(name for name in sj.METHODS if "compressor" in METHODS.options(name))]
+PACKED = [*COMPOSED, *(name for name in base_methods() if "compressor" in METHODS.options(name))]
 
 
 @pytest.mark.parametrize("name", PACKED)

@@ -11,7 +11,7 @@ import optax
 import pytest
 
 import saddle_jax as sj
-from saddle_jax.base.registry import parameters_of
+from saddle_jax.methods import base_methods
 
 RING = sj.ring(8)
 
@@ -42,8 +42,8 @@ PRINTED = {
     "saddle(qgm(ring(8), learning_rate=0.1), gradient=sam(rho=0.05))": lambda: sj.saddle(
         sj.qgm(RING, 0.1), sj.sam(0.05)
     ),
-    "slowmo(saddle(d2(ring(8), learning_rate=0.1), gradient=0.05), learning_rate=0.1, every=12)": lambda: (
-        sj.slowmo(sj.saddle(sj.d2(RING, 0.1), 0.05), 0.1, every=12)
+    "slowmo(saddle(d2(ring(8), learning_rate=0.1), gradient=0.1), learning_rate=0.1, every=12)": lambda: (
+        sj.slowmo(sj.saddle(sj.d2(RING, 0.1), 0.1), 0.1, every=12)
     ),
     "dpsgd(ring(8), learning_rate=falling)": lambda: sj.dpsgd(RING, falling),
     "dpsgd(ring(8), learning_rate=falling_from(...))": lambda: sj.dpsgd(RING, falling_from(0.1)),
@@ -83,30 +83,19 @@ def test_large_arrays_stay_one_line():
     assert repr(method) == ("dataclasses.replace(Method('mine', ring(8), ..., plain()), timing=Timing(...))")
 
 
-@pytest.mark.parametrize("name", sj.METHODS)
+@pytest.mark.parametrize("name", base_methods())
 def test_every_method_prints_and_shows_its_own_signature(name):
     factory = sj.METHODS[name]
-    needed = {"rho": 0.05, "compressor": sj.top_k(0.5)}
-    given = {each: value for each, value in needed.items() if each in parameters_of(factory)
-             and parameters_of(factory)[each].default is inspect.Parameter.empty}  # fmt: skip
-    graph = sj.path(5) if name == "relay_sgd" else sj.ring(5)
-    words = [f"{each}={value!r}" for each, value in given.items()]
-    assert repr(factory(graph, 0.1, **given)) == (
-        f"{name}({', '.join([graph.name, 'learning_rate=0.1', *words])})"
-    )
+    assert repr(factory(sj.path(5), 0.1)) == f"{name}(path(5), learning_rate=0.1)"
     assert next(iter(inspect.signature(factory).parameters)) == "topology"
 
 
-def test_a_traced_number_is_not_kept():
-    kept = []
-
+def test_a_traced_number_prints_as_dots():
     @jax.jit
     def stepped(eta, x):
         method = sj.qgm(RING, eta, beta=eta)
-        kept.append(method.call._replace(rule=None))
         assert repr(method) == "qgm(ring(8), learning_rate=..., beta=...)"
         return method.step(lambda x, d: jnp.sum((x - d) ** 2), x, method.init(x), x)[0]
 
     with jax.checking_leaks():
         stepped(0.1, jnp.ones((8, 2)))
-    assert kept[0].text == "qgm(ring(8), learning_rate=..., beta=...)"

@@ -6,7 +6,7 @@ import pytest
 
 import saddle_jax as sj
 from saddle_jax.core import topology
-from saddle_jax.graphs.expander import certified_gap
+from saddle_jax.graphs.random import certified_gap
 
 # ---- Directed graphs
 

@@ -126,7 +126,9 @@ def test_the_program_serves_float32(kind):
 
 @pytest.mark.usefixtures("x64")
 def test_it_ends_beside_the_optimum():
-    assert Quadratics(5).distance(sj.cga(sj.ring(5), 0.05), 1000) == pytest.approx(0.464, rel=0.01)
+    assert Quadratics(5).distance(sj.cga(sj.ring(5), 0.05, weight_decay=0.0), 1000) == pytest.approx(
+        0.464, rel=0.01
+    )
 
 
 def test_many_neighbours_are_refused():

@@ -12,6 +12,7 @@ import published_compressed as published
 import pytest
 from problem import GRAPHS, IRREGULAR, Problem, run
 from quadratics import Quadratics
+from suited import PLAIN, plain
 
 import saddle_jax as sj
 from saddle_jax.core.comm_cost import comm_cost
@@ -72,7 +73,9 @@ def test_defaults_are_the_stated_ones_and_no_compressor_sends_everything(name):
     problem, graph = Problem(5), GRAPHS[0]
     history, _, _ = run(getattr(sj, name)(graph, 0.1), problem)
     arguments = (problem.start, graph.mixing, problem.gradient, problem.steps, lambda t: 0.1)
-    expected = getattr(published, name)(*arguments, Q=printed.identity)
+    stated = {"beta": 0.9, "nesterov": True, "weight_decay": 1e-4}
+    stated = {option: value for option, value in stated.items() if option in sj.METHODS.options(name)}
+    expected = getattr(published, name)(*arguments, Q=printed.identity, **stated)
     chex.assert_trees_all_close(history, models(expected), rtol=0, atol=1e-10)
 
 
@@ -89,7 +92,7 @@ def test_deep_squeeze_without_compression_is_dpsgd():
 def test_dcd_and_ecd_without_compression_adapt_while_they_combine(name):
     """They become x <- W x - eta m, D-PSGD whose gradient is not mixed."""
     problem = Problem(5)
-    history, _, _ = run(getattr(sj, name)(IRREGULAR, 0.1, compressor=sj.identity()), problem)
+    history, _, _ = run(getattr(sj, name)(IRREGULAR, 0.1, compressor=sj.identity(), **PLAIN), problem)
     x = printed.copy(problem.start)
     for t in range(problem.steps):
         x = [
@@ -105,7 +108,7 @@ def test_dcd_and_ecd_without_compression_adapt_while_they_combine(name):
 def test_beer_without_compression_and_from_true_copies_is_gradient_tracking():
     """With H = x and G = V before the second step it is DIGing: x <- W x - eta y, y <- W y + g - g'."""
     problem, ring = Problem(5), sj.ring(5)
-    method = sj.beer(ring, 0.1, gamma=1.0, compressor=sj.identity())
+    method = sj.beer(ring, 0.1, gamma=1.0, compressor=sj.identity(), weight_decay=0.0)
     x, state = problem.params, method.init(problem.params)
     gradient = sj.local_gradients(problem.loss_fn)
     y = g = gradient(x, problem.batch(0))
@@ -145,7 +148,7 @@ def test_the_mean_of_what_is_tracked_is_the_mean_gradient(name):
     [("beer", {"gamma": 0.2}), ("motef", {"gamma": 0.2, "lam": 0.5})],
 )
 def test_tracking_ends_at_the_optimum_even_with_top_k(name, options):
-    method = getattr(sj, name)(sj.ring(5), 0.05, compressor=sj.top_k(0.5), **options)
+    method = getattr(sj, name)(sj.ring(5), 0.05, compressor=sj.top_k(0.5), **options, **plain(name))
     assert Quadratics(5).distance(method) < 1e-8
 
 
@@ -162,7 +165,7 @@ BIASED = {
 @pytest.mark.parametrize("name", BIASED)
 def test_the_others_end_beside_the_optimum(name):
     options, distance = BIASED[name]
-    method = getattr(sj, name)(sj.ring(5), 0.05, **options)
+    method = getattr(sj, name)(sj.ring(5), 0.05, **options, **plain(name))
     assert Quadratics(5).distance(method) == pytest.approx(distance, rel=0.01)
 
 

@@ -9,12 +9,12 @@ import optax
 import printed_algorithms as printed
 import pytest
 from problem import IRREGULAR, Problem, run
-from suited import suited
+from suited import PLAIN, suited
 
 import saddle_jax as sj
-from saddle_jax.methods import METHODS
+from saddle_jax.methods import METHODS, base_methods
 
-TAKE_IT = [name for name in sj.METHODS if "gossip" in METHODS.options(name)]
+TAKE_IT = [name for name in base_methods() if "gossip" in METHODS.options(name)]
 SHORTHANDS = {
     "exact": ({"gamma": 0.7}, sj.exact(0.7)),
     "choco": ({"gamma": 0.4, "compressor": sj.top_k(0.5)}, sj.choco(sj.top_k(0.5), 0.4)),
@@ -150,7 +150,7 @@ def test_a_rate_above_one_is_taken_where_gossip_settles(graph):
         if settles:
             x = jax.random.normal(jax.random.key(0), (graph.size, 3))
             mixed = x + gamma * sj.Network(graph).correction(x)
-            method = sj.dpsgd(graph, 0.1, gamma=gamma)
+            method = sj.dpsgd(graph, 0.1, gamma=gamma, weight_decay=0.0)
             stepped, _, _ = method.step(lambda x, d: 0.0 * jnp.sum(x), x, method.init(x), x)
             np.testing.assert_allclose(stepped, mixed, atol=1e-6)
             assert sj.consensus_distance(stepped) < sj.consensus_distance(x)
@@ -169,7 +169,7 @@ def falling(t):
 @pytest.mark.parametrize("compressor", [None, sj.top_k(0.4)], ids=str)
 def test_a_rate_that_varies_is_that_of_the_step(compressor, order):
     gossip = sj.exact(falling) if compressor is None else sj.choco(compressor, falling, order)
-    history, _, _ = run(sj.dpsgd(IRREGULAR, 0.1, gossip=gossip), PROBLEM)
+    history, _, _ = run(sj.dpsgd(IRREGULAR, 0.1, gossip=gossip, **PLAIN), PROBLEM)
     models, operator = printed.copy(PROBLEM.start), None if compressor is None else printed.top_k(0.4)
     copies = [printed.zeros_like(model) for model in models]
     for t in range(PROBLEM.steps):
@@ -181,7 +181,7 @@ def test_a_rate_that_varies_is_that_of_the_step(compressor, order):
             np.testing.assert_allclose(history["w"][t, i], w, atol=1e-10)
 
 
-@pytest.mark.parametrize("name", [name for name in sj.METHODS if "gamma" in METHODS.options(name)])
+@pytest.mark.parametrize("name", [name for name in base_methods() if "gamma" in METHODS.options(name)])
 def test_every_method_takes_a_rate_that_varies(name):
     graph = suited(name, sj.ring(5))
     rho = {"rho": 0.1} if "rho" in METHODS.options(name) else {}

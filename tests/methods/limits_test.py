@@ -9,14 +9,19 @@ import pytest
 from fixed_points import FixedPoints
 from problem import IRREGULAR
 from quadratics import Quadratics
+from suited import PLAIN, plain
 from tracking_test import PUSH, PUSH_TURNS, TURNS
 
 import saddle_jax as sj
+from saddle_jax.methods import base_methods
 
 pytestmark = pytest.mark.usefixtures("x64")
 
 ETA = 0.02
-# How each method is made beyond its defaults, what is zero where it ends, and the worst agent's distance from
+# The methods that momentum is a part of; the others have none here.
+MOMENTUM = ["qgm", "q_saddle", "ngm", "n_saddle", "cga"]
+MOMENTUM += ["momentum_tracking", "decentlam", "dfedavgm", "dfedsam"]
+# How each method is made beyond that, what is zero where it ends, and the worst agent's distance from
 # the optimum there. On IRREGULAR, on PUSH or on a path.
 LIMITS = {
     "dpsgd": ({}, FixedPoints.adapt_then_combine, 0.156),
@@ -43,19 +48,20 @@ LIMITS = {
     "ada_gossip": ({"gamma": 0.02, "beta2": 0.9}, lambda p, x: p.ada_gossip(x, gamma=0.02), 0.345),
     "kgt": ({}, FixedPoints.agreement, 0.0),
     "dfedavgm": ({}, lambda p, x: p.local_steps(x, steps=5, beta=0.9), 0.98),
-    "dfedsam": ({}, lambda p, x: p.local_steps(x, steps=5, beta=0.9, rho=0.01), 0.98),
+    "dfedsam": ({"rho": 0.01}, lambda p, x: p.local_steps(x, steps=5, beta=0.9, rho=0.01), 0.98),
 }
 OTHER_GRAPHS = {"sgp": PUSH, "push_diging": PUSH, "relay_sgd": sj.path(5)}
 
 
 def test_every_method_has_a_limit():
-    assert LIMITS.keys() == sj.METHODS.keys()
+    assert LIMITS.keys() == {*base_methods()}
 
 
 @pytest.mark.parametrize("name", LIMITS)
 def test_a_method_ends_where_its_equation_says(name):
     options, equation, distance = LIMITS[name]
     problem, graph = Quadratics(5), OTHER_GRAPHS.get(name, IRREGULAR)
+    options = plain(name) | ({"beta": 0.9} if name in MOMENTUM else {}) | options
     models, _ = problem.end(sj.METHODS[name](graph, ETA, **options), steps=4000)
     left = equation(FixedPoints(graph.mixing, problem.h, problem.c, ETA), models)
     assert np.abs(left).max() < 1e-9
@@ -65,20 +71,24 @@ def test_a_method_ends_where_its_equation_says(name):
 
 # Variants, each with a learning rate and a graph.
 EXACT = {
-    "gt": lambda: sj.gradient_tracking(IRREGULAR, 0.1),
-    "gt diging": lambda: sj.gradient_tracking(IRREGULAR, 0.1, variant="diging"),
-    "gt momentum": lambda: sj.gradient_tracking(IRREGULAR, 0.02, beta=0.9),
-    "gt updates": lambda: sj.gradient_tracking(IRREGULAR, 0.02, momentum="updates", beta=0.9),
-    "gt on graphs that take turns": lambda: sj.gradient_tracking(TURNS, 0.05),
-    "gt compressed": lambda: sj.gradient_tracking(IRREGULAR, 0.1, compressor=sj.quantize(8), gamma=0.5),
-    "d2": lambda: sj.d2(IRREGULAR, 0.1),
-    "d2 momentum": lambda: sj.d2(IRREGULAR, 0.02, beta=0.9),
-    "d2 on a torus": lambda: sj.d2(sj.torus(4, 4), 0.1),
-    "d2 on graphs that take turns": lambda: sj.d2(TURNS, 0.05),
-    "mt": lambda: sj.momentum_tracking(IRREGULAR, 0.02),
-    "mt mean": lambda: sj.momentum_tracking(IRREGULAR, 0.02, init="mean"),
-    "push_diging": lambda: sj.push_diging(PUSH, 0.1),
-    "push_diging on graphs that take turns": lambda: sj.push_diging(PUSH_TURNS, 0.1),
+    "gt": lambda: sj.gradient_tracking(IRREGULAR, 0.1, **PLAIN),
+    "gt diging": lambda: sj.gradient_tracking(IRREGULAR, 0.1, variant="diging", **PLAIN),
+    "gt momentum": lambda: sj.gradient_tracking(IRREGULAR, 0.02, beta=0.9, weight_decay=0.0),
+    "gt updates": lambda: sj.gradient_tracking(
+        IRREGULAR, 0.02, momentum="updates", beta=0.9, weight_decay=0.0
+    ),
+    "gt on graphs that take turns": lambda: sj.gradient_tracking(TURNS, 0.05, **PLAIN),
+    "gt compressed": lambda: sj.gradient_tracking(
+        IRREGULAR, 0.1, compressor=sj.quantize(8), gamma=0.5, **PLAIN
+    ),
+    "d2": lambda: sj.d2(IRREGULAR, 0.1, **PLAIN),
+    "d2 momentum": lambda: sj.d2(IRREGULAR, 0.02, beta=0.9, weight_decay=0.0),
+    "d2 on a torus": lambda: sj.d2(sj.torus(4, 4), 0.1, **PLAIN),
+    "d2 on graphs that take turns": lambda: sj.d2(TURNS, 0.05, **PLAIN),
+    "mt": lambda: sj.momentum_tracking(IRREGULAR, 0.02, weight_decay=0.0),
+    "mt mean": lambda: sj.momentum_tracking(IRREGULAR, 0.02, init="mean", weight_decay=0.0),
+    "push_diging": lambda: sj.push_diging(PUSH, 0.1, weight_decay=0.0),
+    "push_diging on graphs that take turns": lambda: sj.push_diging(PUSH_TURNS, 0.1, weight_decay=0.0),
 }
 
 
@@ -111,32 +121,33 @@ def assert_same_end(method, other):
 def test_momentum_multiplies_the_bias_of_dpsgd(variant):
     """Momentum 0.9 ends where a learning rate ten times as large does."""
     assert_same_end(
-        sj.dpsgd(IRREGULAR, 0.01, beta=0.9, nesterov=False, variant=variant),
-        sj.dpsgd(IRREGULAR, 0.1, variant=variant),
+        sj.dpsgd(IRREGULAR, 0.01, beta=0.9, nesterov=False, variant=variant, weight_decay=0.0),
+        sj.dpsgd(IRREGULAR, 0.1, variant=variant, **PLAIN),
     )
 
 
 @pytest.mark.parametrize("name", ["qgm", "decentlam"])
 def test_momentum_of_gossiped_steps_keeps_the_bias_of_dpsgd(name):
     options = {"nesterov": False} if name == "qgm" else {}
-    assert_same_end(sj.METHODS[name](IRREGULAR, 0.05, beta=0.9, **options), sj.dpsgd(IRREGULAR, 0.05))
+    options |= {"beta": 0.9, "weight_decay": 0.0}
+    assert_same_end(sj.METHODS[name](IRREGULAR, 0.05, **options), sj.dpsgd(IRREGULAR, 0.05, **PLAIN))
 
 
 @pytest.mark.parametrize(
     ("options", "factor"),
-    [({"mu": 0.5}, 0.5), ({"mu": 0.05, "beta": 0.9}, 0.95 / (0.95 + 0.05 * 1.9))],
+    [({"mu": 0.5}, 0.5), ({"mu": 0.05, "beta": 0.9, "nesterov": False}, 0.95 / (0.95 + 0.05 * 1.9))],
     ids=["gut", "qg-gutm"],
 )
 def test_gut_shrinks_the_bias_of_dpsgd(options, factor):
     """It ends where (1 - mu) g = (1 - mu + mu b) L x / eta; b is 1 without momentum."""
-    method = sj.gut(IRREGULAR, 0.05, point="current", **options)
-    assert_same_end(method, sj.dpsgd(IRREGULAR, 0.05 * factor, variant="awc"))
+    method = sj.gut(IRREGULAR, 0.05, point="current", **PLAIN | options)
+    assert_same_end(method, sj.dpsgd(IRREGULAR, 0.05 * factor, variant="awc", **PLAIN))
 
 
 def test_gut_has_a_tenth_of_the_bias_of_dpsgd():
     problem = Quadratics(5)
-    biased = problem.distance(sj.dpsgd(IRREGULAR, 0.01, variant="awc"))
-    assert problem.distance(sj.gut(IRREGULAR, 0.01, mu=0.9)) == pytest.approx(0.1 * biased, rel=0.1)
+    biased = problem.distance(sj.dpsgd(IRREGULAR, 0.01, variant="awc", **PLAIN))
+    assert problem.distance(sj.gut(IRREGULAR, 0.01, mu=0.9, **PLAIN)) == pytest.approx(0.1 * biased, rel=0.1)
 
 
 def averaging(graph, rate):
@@ -150,7 +161,7 @@ def averaging(graph, rate):
 
 def test_on_directed_graphs_push_sum_finds_the_optimum_and_averaging_does_not():
     problem, rows = Quadratics(5), sj.from_matrix(PUSH.mixing.T)
-    errors = [problem.distance(sj.sgp(PUSH, rate)) for rate in (0.02, 0.01)]
+    errors = [problem.distance(sj.sgp(PUSH, rate, **PLAIN)) for rate in (0.02, 0.01)]
     assert errors[0] / errors[1] == pytest.approx(2, rel=0.05)  # it vanishes with the learning rate
     wrong = [problem.distance(averaging(rows, rate)) for rate in (0.02, 0.01)]
     assert min(wrong) > 0.2
@@ -161,5 +172,5 @@ def test_on_directed_graphs_push_sum_finds_the_optimum_and_averaging_does_not():
 def test_d2_after_a_drop_of_the_learning_rate(variant, exact):
     """The rate falls while the gradients are large; "original" keeps a drift for good."""
     schedule = optax.piecewise_constant_schedule(0.1, {10: 0.2})
-    distance = Quadratics(5).distance(sj.d2(sj.ring(5), schedule, variant=variant))
+    distance = Quadratics(5).distance(sj.d2(sj.ring(5), schedule, variant=variant, **PLAIN))
     assert distance < 1e-8 if exact else distance > 1e-2

@@ -9,10 +9,10 @@ from problem import Problem
 from suited import suited
 
 import saddle_jax as sj
-from saddle_jax.methods import METHODS
+from saddle_jax.methods import METHODS, base_methods
 from saddle_jax.sam import GRADIENTS
 
-every_method = pytest.mark.parametrize("name", sj.METHODS)
+every_method = pytest.mark.parametrize("name", base_methods())
 COMPRESSORS = [
     sj.identity(), sj.quantize(4), sj.top_k(0.3), sj.random_k(0.3), sj.sign(), sj.natural(), sj.ternary(),
     sj.low_rank(1),

@@ -1,5 +1,8 @@
 """What every method must hold, the paper's and those to come: one test per law, over all methods."""
 
+import dataclasses
+import inspect
+
 import chex
 import jax
 import jax.numpy as jnp
@@ -10,13 +13,13 @@ from problem import IRREGULAR, Problem, run
 from suited import suited, with_and_without
 
 import saddle_jax as sj
-from saddle_jax.methods import METHODS
+from saddle_jax.methods import METHODS, base_methods
 
 BASES = ("dpsgd", "qgm", "ngm")
 SADDLES = {"d_saddle": "dpsgd", "q_saddle": "qgm", "n_saddle": "ngm"}
 ROUNDS = ("kgt", "dfedavgm", "dfedsam")  # made for local steps: the laws hold over several rounds
 MOMENTUM = {"beta": 0.9, "weight_decay": 0.03}
-every_method = pytest.mark.parametrize("name", sj.METHODS)
+every_method = pytest.mark.parametrize("name", base_methods())
 every_base = pytest.mark.parametrize("name", BASES)
 
 
@@ -213,9 +216,43 @@ def test_a_stochastic_compressor_without_a_key_is_an_error():
         method.step(problem.loss_fn, problem.params, method.init(problem.params), problem.batch(0))
 
 
-def test_help_shows_the_options_of_both():
-    import inspect
+ON_A_PATH = {"topology": sj.path(5), "learning_rate": 0.1}
+DEFAULTS = {"beta": 0.9, "nesterov": True, "weight_decay": 1e-4, "rho": 0.05}
 
+
+@every_method
+def test_all_methods_have_one_set_of_defaults(name):
+    options = {option: each.default for option, each in METHODS.options(name).items() if option in DEFAULTS}
+    assert options == {option: DEFAULTS[option] for option in options}
+    assert "weight_decay" in options
+    assert ("rho" in options) == (METHODS.make(name, **ON_A_PATH).gradient.name == sj.sam().name)
+    assert sj.sam().name == "sam(rho=0.05)"
+
+
+def test_a_text_may_put_methods_around_one_another():
+    method = METHODS.make("slowmo(saddle(qgm(beta=0.5), looksam(every=10)), every=12)", **ON_A_PATH)
+    inner = sj.saddle(sj.qgm(sj.path(5), 0.1, beta=0.5), sj.looksam(every=10))
+    assert repr(method) == repr(sj.slowmo(inner, 0.1, every=12))
+    assert method.gradient.name == sj.looksam(every=10).name
+    assert dataclasses.replace(method, gradient=sj.sam(0.2)).gradient.name == "sam(rho=0.2)"
+    with pytest.raises(sj.ArgumentError, match="method slowmo must be given method"):
+        METHODS.make("slowmo", **ON_A_PATH)
+
+
+def test_a_method_tells_its_arguments():
+    method = METHODS.make("slowmo(saddle(qgm(beta=0.5)), every=12)", **ON_A_PATH)
+    assert method.arguments["every"] == 12
+    assert method.arguments["learning_rate"] == 0.1
+    qgm = method.arguments["method"].arguments["method"].arguments
+    assert (qgm["beta"], qgm["weight_decay"], qgm["mu"]) == (0.5, 1e-4, None)
+    assert sj.n_saddle(sj.ring(5), 0.1, 0.2).arguments["rho"] == 0.2
+    injected = sj.inject_hyperparams(sj.qgm)(sj.ring(5), 0.1, beta=0.5)
+    assert injected.arguments["beta"] == 0.5
+    own = dataclasses.replace(method, rule=sj.dpsgd(sj.path(5), 0.1).rule)
+    assert own.arguments == {}
+
+
+def test_help_shows_the_options_of_both():
     parameters = inspect.signature(sj.q_saddle).parameters
     assert list(parameters)[:3] == ["topology", "learning_rate", "rho"]
     assert {"ascent_every", "mu", "gossip", "compressor"} <= set(parameters)

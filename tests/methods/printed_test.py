@@ -99,7 +99,7 @@ def test_directed_graphs_and_another_mu(name):
 @pytest.mark.parametrize(
     ("name", "stated"),
     [
-        ("dpsgd", {"beta": 0.0}),
+        ("dpsgd", {"beta": 0.9, "nesterov": True}),
         ("qgm", {"beta": 0.9, "mu": 0.9, "nesterov": True}),
         ("ngm", {"beta": 0.9, "nesterov": True, "self_gradient": "current"}),
     ],
@@ -108,7 +108,7 @@ def test_defaults_are_the_stated_ones(name, stated):
     problem, graph = Problem(5), GRAPHS[0]
     history, _, _ = run(getattr(sj, name)(graph, 0.1, compressor=sj.top_k(0.4)), problem)
     order = {} if name == "ngm" else {"order": "choco"}
-    options = {"gamma": 1.0, "weight_decay": 0.0, "Q": printed.top_k(0.4), **order, **stated}
+    options = {"gamma": 1.0, "weight_decay": 1e-4, "Q": printed.top_k(0.4), **order, **stated}
     arguments = (problem.start, graph.mixing, problem.gradient, problem.steps, lambda t: 0.1)
     expected = getattr(printed, name)(*arguments, **options)
     np.testing.assert_allclose(history["w"][-1], [w for _, w in expected[-1]], atol=1e-10)

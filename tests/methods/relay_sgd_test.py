@@ -9,6 +9,7 @@ import published_relay as published
 import pytest
 from problem import Problem, run
 from quadratics import Quadratics
+from suited import PLAIN
 
 import saddle_jax as sj
 
@@ -79,7 +80,7 @@ def test_it_is_the_exact_average_of_delayed_models(name):
     """x_i = 1/n sum_j h_j, taken max(dist(i, j) - 1, 0) steps ago."""
     topology, edges = TREES[name]
     n, problem = topology.size, Problem(topology.size, steps=8)
-    history, _, _ = run(sj.relay_sgd(topology, 0.1), problem)
+    history, _, _ = run(sj.relay_sgd(topology, 0.1, **PLAIN), problem)
     dist = published.distances(n, edges)
 
     def half(t, j):  # h_j of step t
@@ -94,7 +95,7 @@ def test_it_is_the_exact_average_of_delayed_models(name):
 
 
 def test_after_as_many_steps_as_the_tree_is_wide_everybody_has_heard_of_all():
-    method, problem = sj.relay_sgd(TREES["tree"][0], 0.1), Problem(7, steps=4)
+    method, problem = sj.relay_sgd(TREES["tree"][0], 0.1, **PLAIN), Problem(7, steps=4)
     _, state, _ = run(method, problem)
     assert state.rule.counts.sum(axis=1).tolist() == [6] * 7
     _, state, _ = run(method, Problem(7, steps=3))
@@ -103,17 +104,19 @@ def test_after_as_many_steps_as_the_tree_is_wide_everybody_has_heard_of_all():
 
 @pytest.mark.parametrize("missing", MISSING)
 def test_it_ends_at_the_optimum(missing):
-    method = sj.relay_sgd(sj.path(5), 0.05, missing=missing, beta=0.5 if missing == "own" else 0.0)
+    method = sj.relay_sgd(
+        sj.path(5), 0.05, missing=missing, beta=0.5 if missing == "own" else 0.0, weight_decay=0.0
+    )
     assert Quadratics(5).distance(method, 1500) < 1e-8
 
 
 def test_idle_agents_do_not_count():
     problem, path = Problem(3), sj.path(3)
-    alone, _, _ = run(sj.relay_sgd(path, 0.1), problem)
+    alone, _, _ = run(sj.relay_sgd(path, 0.1, **PLAIN), problem)
     padded = Problem(4)
     padded.start[:3] = problem.start
     padded.x[:, :3], padded.y[:, :3] = problem.x, problem.y
-    history, _, _ = run(sj.relay_sgd(path.padded(4), 0.1), padded)
+    history, _, _ = run(sj.relay_sgd(path.padded(4), 0.1, **PLAIN), padded)
     chex.assert_trees_all_close({k: v[:, :3] for k, v in history.items()}, alone, atol=1e-14)
 
 

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from suited import PLAIN
 
 import saddle_jax as sj
 from saddle_jax.methods.momentum import inverse
@@ -32,7 +33,7 @@ def spread(make, topology, steps=400):
 
 
 def gut(topology, mu, beta=0.0, nesterov=False):
-    return lambda one: sj.gut(topology, 0.1, mu=mu * one, beta=beta, nesterov=nesterov)
+    return lambda one: sj.gut(topology, 0.1, mu=mu * one, beta=beta, nesterov=nesterov, weight_decay=0.0)
 
 
 @pytest.mark.usefixtures("x64")
@@ -62,25 +63,25 @@ def gut(topology, mu, beta=0.0, nesterov=False):
 def test_gut_diverges_where_it_is_refused_and_nowhere_else(topology, stable, unstable):
     if stable:
         assert spread(gut(topology, **stable), topology) < 0.5
-        sj.gut(topology, 0.1, **stable)
+        sj.gut(topology, 0.1, **{**PLAIN, "nesterov": False} | stable)
     if unstable:
         assert spread(gut(topology, **unstable), topology) > 10
         with pytest.raises(ValueError, match=r"must be (below|above|False)"):
-            sj.gut(topology, 0.1, **unstable)
+            sj.gut(topology, 0.1, **{**PLAIN, "nesterov": False} | unstable)
 
 
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize(("topology", "stable"), [(sj.ring(5), True), (sj.torus(5, 8), False)], ids=str)
 def test_d2_diverges_where_it_is_refused_and_nowhere_else(topology, stable):
-    distance = spread(lambda one: sj.d2(topology, 0.1, half=False, gamma=one), topology)
+    distance = spread(lambda one: sj.d2(topology, 0.1, half=False, gamma=one, **PLAIN), topology)
     if stable:
         assert distance < 1e-6
-        sj.d2(topology, 0.1, half=False)
+        sj.d2(topology, 0.1, half=False, **PLAIN)
     else:
         assert distance > 10
         with pytest.raises(ValueError, match="half must be True"):
             sj.d2(topology, 0.1, half=False)
-    assert spread(lambda one: sj.d2(topology, 0.1, gamma=one), topology, 2000) < 1e-6
+    assert spread(lambda one: sj.d2(topology, 0.1, gamma=one, **PLAIN), topology, 2000) < 1e-6
 
 
 @pytest.mark.usefixtures("x64")
@@ -88,7 +89,7 @@ def test_d2_diverges_where_it_is_refused_and_nowhere_else(topology, stable):
 def test_d2_on_an_even_ring_without_half_warns_and_settles_where_the_loss_is_steep(steep):
     ring = sj.ring(8)
     with pytest.warns(UserWarning, match=r"^saddle_jax\.d2: half=False on ring\(8\), .* -1/3.*half=True"):
-        method = sj.d2(ring, 0.1, half=False)
+        method = sj.d2(ring, 0.1, half=False, **PLAIN)
     start = jnp.array(np.random.default_rng(0).normal(size=(8, 3)))
     targets, loss = start[::-1], lambda x, d: steep * jnp.sum((x - d) ** 2) / 2
 
@@ -106,11 +107,11 @@ def test_d2_is_refused_just_below_the_eigenvalue_of_even_rings():
     lazy = sj.ring(8).mixing
     busier = sj.from_matrix(lazy - 0.01 * (np.eye(8) - lazy))
     with pytest.raises(ValueError, match="half must be True"):
-        sj.d2(busier, 0.1, half=False)
+        sj.d2(busier, 0.1, half=False, beta=0.0)
     in_float32 = sj.from_matrix(np.float32(lazy))
     with pytest.warns(UserWarning, match="half=False"):
-        sj.d2(in_float32, 0.1, half=False)
-    sj.d2(sj.ring(8), 0.1, half=False, gamma=0.9)
+        sj.d2(in_float32, 0.1, half=False, **PLAIN)
+    sj.d2(sj.ring(8), 0.1, half=False, gamma=0.9, **PLAIN)
 
 
 def test_the_words_say_what_to_change():
@@ -120,9 +121,9 @@ def test_the_words_say_what_to_change():
     ):
         sj.d2(torus, 0.1, half=False)
     with pytest.raises(ValueError, match=r"^mu must be below 0.455 on torus\(5, 8\), .* got 0.9$"):
-        sj.gut(torus, 0.1, mu=0.9)
+        sj.gut(torus, 0.1, mu=0.9, beta=0.0)
     with pytest.raises(ValueError, match=r"^mu must be below 0.455 on torus\(5, 8\), .* got 0.9$"):
-        sj.gut(torus, 0.1)
+        sj.gut(torus, 0.1, beta=0.0)
     with pytest.raises(ValueError, match=r"^mu must be below 1 - beta = 0.1, got 0.5$"):
         sj.gut(torus, 0.1, mu=0.5, beta=0.9)
     with pytest.raises(ValueError, match=r"^nesterov must be False on torus\(5, 8\).* no mu is stable"):
@@ -157,7 +158,9 @@ def test_push_methods_alone_take_graphs_that_keep_mass():
             sj.METHODS[name](sj.from_matrix(push.mixing.T), 0.1)
 
 
-@pytest.mark.parametrize(("name", "options"), [("gut", {"mu": 0.9}), ("d2", {"half": False})])
+@pytest.mark.parametrize(
+    ("name", "options"), [("gut", {"mu": 0.9, "beta": 0.0}), ("d2", {"half": False, "beta": 0.0})]
+)
 def test_a_slower_gossip_is_stable_with_more(name, options):
     with pytest.raises(ValueError, match="got"):
         sj.METHODS[name](sj.torus(5, 8), 0.1, **options)
@@ -174,7 +177,7 @@ def test_the_smallest_eigenvalue():
 @pytest.mark.parametrize("rate", [0.0, 1e-40, 1e-39, 1e-30], ids=str)
 def test_a_learning_rate_without_a_finite_inverse_counts_as_zero(rate):
     """QGM divides its steps by the learning rate, which a schedule may bring near zero."""
-    method = sj.qgm(sj.ring(3), lambda step: jnp.float32(rate))
+    method = sj.qgm(sj.ring(3), lambda step: jnp.float32(rate), weight_decay=0.0)
     x = jnp.ones((3, 2))
     for _ in range(2):
         x, state, _ = method.step(lambda x, d: jnp.sum(x * d), x, method.init(x), jnp.ones((3, 2)))

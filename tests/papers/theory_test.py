@@ -277,7 +277,7 @@ def test_the_printed_theorem_needs_the_proofs_condition_on_beta(beta, eta, is_pr
     def f(x):
         return (jnp.sqrt(1 + (x - spread) ** 2) + jnp.sqrt(1 + (x + spread) ** 2)) / 2
 
-    method = sj.q_saddle(topology, eta, rho, beta=beta, mu=0.0, nesterov=False)
+    method = sj.q_saddle(topology, eta, rho, beta=beta, mu=0.0, nesterov=False, weight_decay=0.0)
     gradients = sj.local_gradients(loss_fn, sj.sam(rho))
 
     def step(carry, _):

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from problem import Problem, run
+from suited import PLAIN
 
 import saddle_jax as sj
 from saddle_jax.core.comm_cost import passes_per_step
@@ -66,7 +67,7 @@ def test_the_descent_sees_the_mean_of_the_chosen_of_a_masked_batch():
 
     d = {"inputs": jnp.array([[1.0], [-2.0], [3.0], [-9.0]]), "mask": jnp.array([1.0, 1.0, 1.0, 0.0])}
     x = jnp.array(0.5)
-    method = sj.saddle(sj.dpsgd(sj.isolated(1), 1.0), sj.esam(0.25, 1.0, 0.7))
+    method = sj.saddle(sj.dpsgd(sj.isolated(1), 1.0, **PLAIN), sj.esam(0.25, 1.0, 0.7))
     stacked = jax.tree.map(lambda leaf: leaf[None], (x, d))
     new, _, metrics = method.step(loss_fn, stacked[0], method.init(stacked[0]), stacked[1], jax.random.key(0))
     # The gradient at 0.5 is -1/3: the climb leads to 0.25, and int(0.7 * 3) = 2 of three losses rose most.
@@ -78,7 +79,7 @@ def test_the_descent_sees_the_mean_of_the_chosen_of_a_masked_batch():
 
 
 def test_all_tensors_and_all_samples_are_sam():
-    problem, base = Problem(5), sj.ngm(sj.ring(5), 0.1)
+    problem, base = Problem(5), sj.ngm(sj.ring(5), 0.1, weight_decay=0.0)
     sam, _, _ = run(sj.saddle(base, sj.sam(0.2)), problem)
     esam, _, _ = run(sj.saddle(base, sj.esam(0.2, 1.0, 1.0)), problem)
     chex.assert_trees_all_close(esam, sam, rtol=1e-6)
@@ -99,8 +100,10 @@ def test_a_model_of_which_no_tensor_is_chosen_is_not_perturbed():
     key = next(key for key in map(jax.random.key, range(100)) if not jax.random.bernoulli(key, 0.1, (1,))[0])
     np.testing.assert_array_equal(some_tensors({"a": jnp.ones(2)}, key, 0.1)["a"], 0)
     problem = Problem(1)
-    method = sj.saddle(sj.dpsgd(sj.isolated(1), 0.1), sj.esam(0.3, beta=1e-6, gamma=1.0))
-    chex.assert_trees_all_close(run(method, problem)[0], run(sj.dpsgd(sj.isolated(1), 0.1), problem)[0])
+    method = sj.saddle(sj.dpsgd(sj.isolated(1), 0.1, **PLAIN), sj.esam(0.3, beta=1e-6, gamma=1.0))
+    chex.assert_trees_all_close(
+        run(method, problem)[0], run(sj.dpsgd(sj.isolated(1), 0.1, **PLAIN), problem)[0]
+    )
 
 
 def test_it_counts_a_part_of_a_batch_as_that_part():
@@ -117,7 +120,7 @@ def test_arguments_that_make_no_sense_are_refused():
             sj.esam(**options)
     with pytest.raises(sj.ArgumentError, match=r"^gamma must be a number when a step is compiled"):
         jax.jit(lambda gamma: sj.esam(gamma=gamma).cost(0))(0.5)
-    method, x = sj.saddle(sj.dpsgd(sj.ring(3), 0.1), sj.esam()), jnp.zeros(3)
+    method, x = sj.saddle(sj.dpsgd(sj.ring(3), 0.1, **PLAIN), sj.esam()), jnp.zeros(3)
     with pytest.raises(sj.ArgumentError, match=r"^batch must have samples for esam\(.*\), .* got \[\(\)\]"):
         method.step(lambda x, d: x * d, x, method.init(x), jnp.zeros(3), jax.random.key(0))
     with pytest.raises(sj.ArgumentError, match=r"^key must be given to a step with esam"):

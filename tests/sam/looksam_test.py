@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from problem import Problem, run
+from suited import PLAIN
 
 import saddle_jax as sj
 from saddle_jax.sam.projection import orthogonal
@@ -38,7 +39,7 @@ def test_what_is_remembered_is_orthogonal_to_the_gradient_over_all_tensors(gradi
 
 
 def test_every_step_or_nothing_borrowed_is_sam():
-    problem, base = Problem(5), sj.dpsgd(sj.ring(5), 0.1)
+    problem, base = Problem(5), sj.dpsgd(sj.ring(5), 0.1, **PLAIN)
 
     def models(estimator):
         return run(sj.saddle(base, estimator), problem)[0]

@@ -9,7 +9,7 @@ import re
 import pytest
 
 from saddle_jax.cli import __main__ as cli
-from saddle_jax.methods import METHODS
+from saddle_jax.methods import base_methods
 from saddle_jax.runs.run_folder import read_config
 from saddle_jax.sam import GRADIENTS
 from saddle_jax.settings.config import Config
@@ -97,7 +97,7 @@ def test_what_a_method_does_not_have_is_not_swept_for_it(tmp_path):
     assert [line.split(":")[0] for line in found.refused] == ["method=relay_sgd"]  # a ring is no tree
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", base_methods())
 def test_every_method_can_sweep_its_learning_rate(method):
     config = Config(method=method, topology="path", agents=4)
     assert is_argument(config, "learning_rate", {"learning_rate": 0.1})
