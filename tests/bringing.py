@@ -64,6 +64,7 @@ SMALL = ["--agents=4", "--model=logistic", "--epochs=1", "--batch_size=64",
          "--log_every_steps=1", "--devices=1"]  # fmt: skip
 BROUGHT = ["--method=mine.py:method(beta=0.8)", "--gradient=mine.py:estimator(radius=0.1)",
            "--method.compressor=mine.py:Compressor(size=2)", "--topology=mine.py:graph"]  # fmt: skip
+METHOD = "mine.py:method(beta=0.8, compressor=mine.py:Compressor(size=2))"  # of BROUGHT
 OURS = ["--method=qgm", "--method.beta=0.8", "--gradient=sam(rho=0.1)",
         "--method.compressor=sign", "--topology=ring"]  # fmt: skip
 

@@ -11,7 +11,7 @@ from saddle_jax.settings.config import Config
 from saddle_jax.version import RUN_FORMAT
 
 SMALL = Config(agents=3, model="mlp", method="qgm", epochs=2)
-COMPRESSED = dataclasses.replace(SMALL, compressor="quantize(8)", diagnostics=True)
+COMPRESSED = dataclasses.replace(SMALL, method="qgm(compressor=quantize(8))", diagnostics=True)
 
 # What config.json says of classification.
 OBJECTIVE = {

@@ -11,7 +11,7 @@ import equations
 from saddle_jax.methods import METHODS
 from saddle_jax.report import algorithms
 from saddle_jax.report.algorithms import Option
-from saddle_jax.settings.config import Config
+from saddle_jax.sam import GRADIENTS
 
 # How the papers write the names of their methods.
 TITLES = {
@@ -20,8 +20,8 @@ TITLES = {
     "momentum_tracking": "Momentum tracking", "sgp": "SGP", "push_diging": "Push-DIGing",
     "decentlam": "DecentLaM", "cga": "CGA", "relay_sgd": "RelaySGD", "deep_squeeze": "DeepSqueeze",
     "dcd": "DCD-PSGD", "ecd": "ECD-PSGD", "beer": "BEER", "motef": "MoTEF", "ada_gossip": "AdaGossip",
-    "kgt": "K-GT", "dfedavgm": "DFedAvgM", "dfedsam": "DFedSAM",
-    "none": "Plain gradient", "sam": "SAM", "asam": "ASAM", "looksam": "LookSAM", "gsam": "GSAM",
+    "kgt": "K-GT", "dfedavgm": "DFedAvgM", "dfedsam": "DFedSAM", "slowmo": "SlowMo", "saddle": "SADDLe",
+    "plain": "Plain gradient", "sam": "SAM", "asam": "ASAM", "looksam": "LookSAM", "gsam": "GSAM",
     "esam": "ESAM", "lesam": "LESAM",
 }  # fmt: skip
 _BESIDE = "dpsgd"
@@ -35,7 +35,7 @@ def method_pages() -> dict[str, tuple[str, str]]:
 
 def gradient_pages() -> dict[str, tuple[str, str]]:
     """Returns the title and the text of every estimator's page, by the page's address."""
-    return {f"gradient/{name}.md": (_title(name), _gradient_page(name)) for name in algorithms.gradients()}
+    return {f"gradient/{name}.md": (_title(name), _gradient_page(name)) for name in GRADIENTS}
 
 
 def _title(name: str) -> str:
@@ -43,9 +43,9 @@ def _title(name: str) -> str:
 
 
 def _method_page(name: str, found: dict[str, Any]) -> str:
-    facts, factory = algorithms.facts_of_method(name), algorithms.method_factory(name)
+    facts, factory = algorithms.facts_of_method(name), METHODS.factory(name)
     base = inspect.unwrap(factory)
-    parts = (factory,) if base.__name__ == name else (factory, base, algorithms.factory_of("sam"))
+    parts = (factory,) if base.__name__ == name else (factory, base, GRADIENTS.factory("sam"))
     texts = [_equations(each) for each in parts]
     rows = [
         ("sends", f"{facts.sends} (models per link and step, uncompressed)"),
@@ -63,11 +63,11 @@ def _method_page(name: str, found: dict[str, Any]) -> str:
             f"# {_title(name)}",
             *texts,
             "## What it costs and requires",
-            f"Measured on {facts.graph}, with the options that settings give.\n\n{_table(rows)}",
+            f"Measured on {facts.graph}, with the defaults.\n\n{_table(rows)}",
             "## On a convex task",
             _curve(name, found),
             "## Use it",
-            f"```sh\nbin/saddle train --method={name}{topology}\n```",
+            f"```sh\nbin/saddle train --method='{algorithms.text_of(name)}'{topology}\n```",
             f"In Python it is [`sj.{name}`](../api/methods.md#saddle_jax.{name}).",
             "## Options",
             _options(options, "method"),
@@ -91,14 +91,14 @@ def _curve(name: str, found: dict[str, Any]) -> str:
 
 
 def _gradient_page(name: str) -> str:
-    facts, factory = algorithms.facts_of_gradient(name), algorithms.factory_of(name)
-    text = (inspect.getdoc(factory) or "").splitlines()[0] if name == "none" else _equations(factory)
+    facts, factory = algorithms.facts_of_gradient(name), GRADIENTS.factory(name)
+    text = (inspect.getdoc(factory) or "").splitlines()[0] if name == "plain" else _equations(factory)
     rows = [
         ("computes", f"{_count(facts.passes, 'backward pass', 'es')} per gradient"),
         ("remembers", _count(facts.state, "model")),
         ("citation", facts.citation or "-"),
     ]
-    public = "plain" if name == "none" else name
+    public = "plain_gradient" if name == "plain" else name
     return "\n\n".join(
         [
             f"# {_title(name)}",
@@ -128,10 +128,9 @@ def _options(options: Sequence[Option], kind: str) -> str:
         return f"This {kind} has no options."
     rows = []
     for option in options:
-        default = repr(getattr(Config, option.name, option.default) if option.is_setting else option.default)
-        place = f"`--{option.name}`" if option.is_setting else f"`{kind}(...)`"
-        rows.append(f"| `{option.name}` | `{default}` | {place} | {_escaped(option.meaning)} |")
-    return "\n".join(["| option | default of a run | given by | meaning |", "|---|---|---|---|", *rows])
+        default = "must be given" if option.required else f"`{option.default!r}`"
+        rows.append(f"| `--{kind}.{option.name}` | {default} | {_escaped(option.meaning)} |")
+    return "\n".join(["| option | default | meaning |", "|---|---|---|", *rows])
 
 
 def _count(number: float, what: str, plural: str = "s") -> str:

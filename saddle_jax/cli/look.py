@@ -195,15 +195,16 @@ def _model(workdir: pathlib.Path, options: flags.FlagValues) -> tuple[pathlib.Pa
 )
 def methods(options: flags.FlagValues, out: Output, name: str = "") -> None:
     """Show what each method sends, computes and needs, or one in full; --gradients shows SAM and so on."""
-    from saddle_jax.methods import base_methods
+    from saddle_jax.methods import METHODS, base_methods
     from saddle_jax.report import algorithms as of
+    from saddle_jax.sam import GRADIENTS
 
     facts: Callable[[str], Any]
     known: Sequence[str]
     if options.gradients:
         what, known, facts, options_of = (
             "gradient",
-            of.gradients(),
+            [*GRADIENTS],
             of.facts_of_gradient,
             of.options_of_gradient,
         )
@@ -215,7 +216,7 @@ def methods(options: flags.FlagValues, out: Output, name: str = "") -> None:
         return dataclasses.asdict(facts(each)) | {"options": own}
 
     if name and not is_code(name):
-        checks.known(what, name, known)
+        checks.known(what, name, known if options.gradients else METHODS)
     if out.is_json:
         out.give([record(name)] if name else _of_each(record, known))
     elif name:

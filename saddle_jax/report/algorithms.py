@@ -11,7 +11,7 @@ import math
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
@@ -20,17 +20,16 @@ import optax
 
 from saddle_jax.base.about import about
 from saddle_jax.base.checks import ArgumentError
-from saddle_jax.base.registry import parameters_of
+from saddle_jax.base.registry import parameters_of, parse
 from saddle_jax.base.types import Tree
 from saddle_jax.core.comm_cost import comm_cost, passes_per_step
 from saddle_jax.core.method import Method
 from saddle_jax.core.topology import Stochasticity
-from saddle_jax.methods import METHODS
+from saddle_jax.methods import METHODS, WRAPPERS
 from saddle_jax.methods.slowmo import slowmo
 from saddle_jax.sam import GRADIENTS
 from saddle_jax.settings.config import Config, build_topology
-from saddle_jax.training import build
-from saddle_jax.training.build import SETTINGS
+from saddle_jax.training.build import build_method
 
 _AGENTS = 8
 _WEIGHTS = (100, 100)  # large enough that single scalars vanish in a number of models
@@ -72,7 +71,7 @@ class GradientFacts:
 def facts_of_method(name: str) -> MethodFacts:
     """Measures a method on a ring of eight agents, or on a path if it refuses rings."""
     graph, method = _on_a_graph(name)
-    said = about(method_factory(name))
+    said = about(METHODS.factory(name))
     sends, share = _sent(method)
     return MethodFacts(
         name=name,
@@ -91,37 +90,27 @@ def facts_of_method(name: str) -> MethodFacts:
 
 
 def facts_of_gradient(name: str) -> GradientFacts:
-    """Measures an estimator on one model; "none" is the plain gradient."""
-    estimator = build.make_gradient(Config(method="dpsgd", gradient=name))
+    """Measures an estimator on one model."""
+    estimator = GRADIENTS.make(name)
     state = jax.eval_shape(estimator.init, {"w": jax.ShapeDtypeStruct(_WEIGHTS, jnp.float32)})
     return GradientFacts(
-        name, estimator.passes_per_step, _in_models(state, 1), about(factory_of(name)).citation
+        name, estimator.passes_per_step, _in_models(state, 1), about(GRADIENTS.factory(name)).citation
     )
 
 
-def gradients() -> list[str]:
-    """Lists the estimators by their names in settings, where "none" is the plain gradient."""
-    return ["none" if name == "plain" else name for name in GRADIENTS]
-
-
-def factory_of(estimator: str) -> Callable[..., Any]:
-    """Returns the factory of an estimator from its spec in settings."""
-    return GRADIENTS.factory("plain" if estimator == "none" else estimator)
-
-
-def method_factory(method: str) -> Callable[..., Method]:
-    """Returns the factory of a method from its spec."""
-    return METHODS.factory(method)
+def text_of(method: str) -> str:
+    """Returns what settings say of a method by its name: what wraps another one wraps D-PSGD."""
+    return f"{method}(dpsgd)" if method in WRAPPERS else method
 
 
 def _on_a_graph(name: str) -> tuple[str, Method]:
     """Builds a method from default settings, on the first graph that it accepts."""
     refusal: ArgumentError | None = None
     for graph in _GRAPHS:
-        config = Config(method=name, topology=graph, agents=_AGENTS)
+        config = Config(method=text_of(name), topology=graph, agents=_AGENTS)
         try:
             rate = optax.constant_schedule(config.learning_rate)
-            return graph, build.build_method(config, build_topology(config), rate)
+            return graph, build_method(config, build_topology(config), rate)
         except ArgumentError as error:
             refusal = refusal or error
     assert refusal is not None
@@ -159,36 +148,26 @@ _GIVEN = ("topology", "learning_rate", "share")
 
 @dataclasses.dataclass(frozen=True)
 class Option:
-    """An option of a method or estimator; a `required` one has the default None.
-
-    `is_setting` says whether a setting of the same name sets it, too.
-    """
+    """An option of a method or estimator; a `required` one has the default None."""
 
     name: str
     default: Any
     required: bool
     meaning: str
-    is_setting: bool
 
     def line(self) -> str:
         """Returns the option with its default, as in a call."""
         return self.name if self.required else f"{self.name}={self.default!r}"
 
 
-def options_of(
-    factory: Callable[..., Any], settings: Collection[str], others: Iterable[Callable[..., Any]] = ()
-) -> list[Option]:
+def options_of(factory: Callable[..., Any], others: Iterable[Callable[..., Any]] = ()) -> list[Option]:
     """Lists a factory's options with their descriptions.
 
     Args:
       factory: makes a method or an estimator.
-      settings: the settings that set options of the same name, and describe them if no docstring does.
       others: factories whose docstrings describe options that the factory's own does not, the nearest first.
     """
-    fields = dataclasses.fields(Config)
-    meanings: dict[str, str] = {
-        each.name: each.metadata["meaning"] for each in fields if each.name in settings
-    }
+    meanings: dict[str, str] = {}
     for each in (*reversed([*others]), inspect.unwrap(factory), factory):
         meanings |= _arguments(inspect.getdoc(each) or "")
     return [
@@ -197,7 +176,6 @@ def options_of(
             None if parameter.default is inspect.Parameter.empty else parameter.default,
             parameter.default is inspect.Parameter.empty,
             meanings.get(name, ""),
-            name in settings,
         )
         for name, parameter in parameters_of(factory).items()
         if name not in _GIVEN
@@ -226,23 +204,23 @@ _LEGEND = (
     "sends: uncompressed models per link and step; passes: backward passes of an agent in a step; state: "
     "models that an agent remembers; exact: on heterogeneous data, with a constant learning rate; "
     "requires: what a graph must be, or it is refused (theory for: others run, and nothing is proved of "
-    "them). Measured on a ring of eight agents (a path where a tree is required), with the options that "
-    "settings give."
+    "them). Measured on a ring of eight agents (a path where a tree is required), with the "
+    "defaults."
 )
 _WIDTH = 80
 
 
 def options_of_method(name: str) -> list[Option]:
     """Lists the options of a method; related factories describe those that its own docstring leaves out."""
-    factory = method_factory(name)
+    factory = METHODS.factory(name)
     ours = [METHODS[each] for each in METHODS.ours]
     relatives = [each for each in ours if each.__module__ == getattr(factory, "__module__", None)]
-    return options_of(factory, SETTINGS, [*relatives, METHODS["dpsgd"]])
+    return options_of(factory, [*relatives, METHODS["dpsgd"]])
 
 
 def options_of_gradient(name: str) -> list[Option]:
-    """Lists the options of an estimator; only SAM's radius is also a setting."""
-    return options_of(factory_of(name), {"rho"} if name == "sam" else set())
+    """Lists the options of an estimator."""
+    return options_of(GRADIENTS.factory(name))
 
 
 def method_rows(methods: Sequence[MethodFacts]) -> list[list[str]]:
@@ -257,7 +235,7 @@ def method_rows(methods: Sequence[MethodFacts]) -> list[list[str]]:
 
 def about_methods() -> str:
     """Says what the columns of the table mean, and what can be put around each of the methods."""
-    around = "--slowmo=slowmo(every=N) puts SlowMo around any of them: " + _first_paragraph(slowmo)
+    around = "--method='slowmo(METHOD, every=N)' puts SlowMo around any of them: " + _first_paragraph(slowmo)
     return "\n".join(["", _wrapped(around), "", _wrapped(_LEGEND), "saddle methods NAME tells more."])
 
 
@@ -278,7 +256,7 @@ def about_gradients() -> str:
 
 def describe_method(name: str) -> str:
     """Describes a method: its equations, costs, requirements and options, with an example."""
-    facts, factory = facts_of_method(name), method_factory(name)
+    facts, factory = facts_of_method(name), METHODS.factory(name)
     modules = dict.fromkeys(_module_doc(each) for each in (factory, inspect.unwrap(factory)))
     costs = [
         ["sends", f"{facts.sends} (models per link and step, uncompressed)"],
@@ -290,16 +268,13 @@ def describe_method(name: str) -> str:
         ["citation", facts.citation or "-"],
     ]
     options = options_of_method(name)
-    usual = [option.name for option in options if option.name in ("beta", "weight_decay", "gamma")]
-    settings = ", ".join(f"{option} = {getattr(Config, option):g}" for option in usual)
-    note = f"* a setting, too; a run has {settings}" if settings else "* a setting, too"
     return "\n\n".join(
         [
             *modules,
-            f"Measured on {facts.graph}, with the options that settings give:\n"
+            f"Measured on {facts.graph}, with the defaults:\n"
             + "\n".join(f"  {left:<10} {right}" for left, right in costs),
-            f"Options ({note}):\n{_list(options)}",
-            f"Example:\n  saddle train --method={_call(name, options)} "
+            f"Options, as --method.NAME=VALUE or within the method's text:\n{_list(options)}",
+            f"Example:\n  saddle train --method={_call(text_of(name), options)} "
             f"--topology={facts.graph.partition('(')[0]}",
         ]
     )
@@ -308,12 +283,13 @@ def describe_method(name: str) -> str:
 def describe_gradient(name: str) -> str:
     """Describes an estimator: its equations, costs and options, with an example."""
     facts, options = facts_of_gradient(name), options_of_gradient(name)
-    doc = inspect.getdoc(factory_of(name)) or ""
-    parts = [doc.splitlines()[0] if name == "none" else _module_doc(factory_of(name))]
+    factory = GRADIENTS.factory(name)
+    doc = inspect.getdoc(factory) or ""
+    parts = [doc.splitlines()[0] if name == "plain" else _module_doc(factory)]
     passes = _count(facts.passes, "backward pass", "es")
     parts.append(f"It takes {passes} per gradient and remembers {_count(facts.state, 'model')}.")
     if options:
-        parts.append(f"Options (* a setting, too):\n{_list(options)}")
+        parts.append(f"Options, as --gradient.NAME=VALUE or within the gradient's text:\n{_list(options)}")
     call = _call(name, options)
     return "\n\n".join([*parts, f"Example:\n  saddle train --method=qgm --gradient={call}"])
 
@@ -321,18 +297,17 @@ def describe_gradient(name: str) -> str:
 def _list(options: Sequence[Option]) -> str:
     lines = []
     for option in options:
-        mark = "*" if option.is_setting else " "
         text = f"{option.line():<20} {option.meaning}"
-        lines.append(textwrap.fill(text, _WIDTH, initial_indent=f"  {mark} ", subsequent_indent=" " * 25))
+        lines.append(textwrap.fill(text, _WIDTH, initial_indent="    ", subsequent_indent=" " * 25))
     return "\n".join(lines)
 
 
-def _call(name: str, options: Sequence[Option]) -> str:
-    """Returns a spec with the first option that is not a setting, quoted for a shell."""
+def _call(text: str, options: Sequence[Option]) -> str:
+    """Returns a spec with its first option that has a number or a word as default, quoted for a shell."""
     for option in options:
-        if not option.is_setting and isinstance(option.default, str | int | float):
-            return f"'{name}({option.name}={option.default})'"
-    return name
+        if isinstance(option.default, str | int | float):
+            return f"'{parse('method', text).with_option(option.name, option.default)}'"
+    return text
 
 
 def _count(number: float, what: str, plural: str = "s") -> str:

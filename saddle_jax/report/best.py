@@ -10,10 +10,10 @@ from saddle_jax.base.errors import RunError
 from saddle_jax.base.registry import Spec, parse
 from saddle_jax.base.statistics import summarise
 from saddle_jax.runs.schema import Measure
+from saddle_jax.runs.source_files import source_refs
 from saddle_jax.runs.table import Cell, Run, cells_by, differing, load_runs
-from saddle_jax.settings import config
-from saddle_jax.settings.config import IRRELEVANT, Config, check_setting
-from saddle_jax.settings.sweep import SPEC_SETTINGS
+from saddle_jax.settings.config import IRRELEVANT, Config, build_topology, lacks, registry_of, value_of
+from saddle_jax.settings.sweep import SPEC_SETTINGS, in_settings, own_option
 
 # Settings and their results over seeds, for tables of sweeps.
 
@@ -94,7 +94,7 @@ def candidates_of(runs: Iterable[Run], measure: Measure, left_out: list[str]) ->
             left_out.append(f"{run.name}: has no {measure.key}")
         else:
             having.append(run)
-    settings = {run: settings_of(run) for run in having}
+    settings = _with_defaults({run: settings_of(run) for run in having})
     keys = {run: _key(own) for run, own in settings.items()}
     by_key = {keys[run]: own for run, own in settings.items()}
     return [Candidate(by_key[key], cell) for key, cell in cells_by(having, keys.__getitem__, measure).items()]
@@ -103,15 +103,15 @@ def candidates_of(runs: Iterable[Run], measure: Measure, left_out: list[str]) ->
 def settings_of(run: Run) -> dict[str, Any]:
     """Returns the settings that affect a run's results, apart from the seed.
 
-    Options in a spec are separate entries, such as method.mu, and settings without effect are left out. For a
-    run made from Python objects, "computes" is a hash of its step.
+    Options in a spec are separate entries, such as method.mu. For a run made from Python objects, "computes"
+    is a hash of its step.
     """
     settings: dict[str, Any] = {}
     for name, value in run.config.to_json().items():
-        if name in ("seed", "seeds", "sweep", *IRRELEVANT) or config.surely_lacks(run.config, name):
+        if name in ("seed", "seeds", "sweep", *IRRELEVANT):
             continue
         if name in SPEC_SETTINGS:
-            spec, registry = parse(name, value), config.registry_of(name)
+            spec, registry = parse(name, value), registry_of(name)
             is_known = registry.is_ours(spec) and spec.name in registry
             given = registry.given(spec) if is_known else dict(spec.kwargs)
             settings[name] = str(spec._replace(args=() if is_known else spec.args, kwargs=()))
@@ -120,6 +120,20 @@ def settings_of(run: Run) -> dict[str, Any]:
             settings[name] = value
     computes = run.fact("computes")
     return settings | ({"computes": str(computes)[:16]} if computes else {})
+
+
+def _with_defaults(settings: dict[Run, dict[str, Any]]) -> dict[Run, dict[str, Any]]:
+    """Adds the options that only some of the runs name to the others that have them: their defaults."""
+    named = {name: None for own in settings.values() for name in own if own_option(name)}
+    return {
+        run: own
+        | {
+            name: value_of(run.config, name)
+            for name in named
+            if name not in own and not source_refs(run.config) and not lacks(run.config, name)
+        }
+        for run, own in settings.items()
+    }
 
 
 def varied(candidates: Sequence[Candidate]) -> list[str]:
@@ -247,7 +261,7 @@ def _line(name: str, best: Candidate, those: Sequence[Candidate]) -> Line:
     edge = ""
     if len(numbers) > 1 and value in (min(numbers), max(numbers)):
         side = "below" if value == min(numbers) else "above"
-        edge = side if _could_go_on(name, value, side) else ""
+        edge = side if _could_go_on(best.settings, name, side) else ""
     return Line(name, value, below, above, edge)
 
 
@@ -255,13 +269,27 @@ def _first(pair: tuple[float, Candidate]) -> float:
     return pair[0]
 
 
-def _could_go_on(name: str, value: Any, side: str) -> bool:
+def _could_go_on(settings: Mapping[str, Any], name: str, side: str) -> bool:
     """Returns whether values of a setting beyond this one are valid; a momentum below zero is not."""
-    if name not in Config.__dataclass_fields__:
-        return True
+    value = settings[name]
     size = 1 if isinstance(value, int) else _NUDGE * (abs(value) or 1.0)
+    beyond = {**settings, name: value + (size if side == "above" else -size)}
+    return not _is_valid(settings) or _is_valid(beyond)
+
+
+def _is_valid(settings: Mapping[str, Any]) -> bool:
+    """Returns whether there can be a run of these settings, none of which names a user's code or file."""
+    import optax
+
+    from saddle_jax.training.build import build_method
+
+    fields = {name: value for name, value in settings.items() if name in Config.__dataclass_fields__}
+    options = {name: value for name, value in settings.items() if own_option(name)}
     try:
-        check_setting(name, value + (size if side == "above" else -size))
+        config = Config(**{**fields, **in_settings({**vars(Config()), **fields}, options)})
+        if source_refs(config):
+            return False
+        build_method(config, build_topology(config), optax.constant_schedule(config.learning_rate))
     except ArgumentError:
         return False
     return True

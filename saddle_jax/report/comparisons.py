@@ -138,7 +138,7 @@ def evaluation_rows(
             continue
         labels = measure.labels(trial) if measure.labels else list(map(str, range(len(values[0]))))
         for place, label in enumerate(labels):
-            table.append([f"{name} {label}", *(_text(value[place], measure.percent) for value in values)])
+            table.append([f"{name} {label}", *(_number(value[place], measure.percent) for value in values)])
     return table
 
 

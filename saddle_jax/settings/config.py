@@ -155,12 +155,13 @@ def lacks(config: "Config", name: str) -> bool:
 def unknown_name(config: "Config", name: str) -> ArgumentError:
     """Returns the error of a name that is no setting, and no option of what the settings name."""
     if own := trials.own_option(name):
-        spec = trials.spec_with_options(own[0], getattr(config, own[0]))
-        thing, options = (spec.name, registry_of(own[0]).options(spec)) if spec else ("none", {})
+        text = getattr(config, own[0])
+        spec = trials.spec_with_options(own[0], text)
+        thing, options = (spec.name, registry_of(own[0]).options(spec)) if spec else (text, {})
         takes = f"{own[0]} {thing} takes {', '.join(options) or 'no options'}"
         return ArgumentError(f"{suggestion(own[1], options)}sweep: {takes}, got option {own[1]!r}")
-    options = [f"{whose}.{name}" for whose in trials.SPEC_SETTINGS if not lacks(config, f"{whose}.{name}")]
-    hint = f"did you mean '{options[0]}'? " if options else suggestion(name, Config.__dataclass_fields__)
+    named = [f"{whose}.{name}" for whose in trials.SPEC_SETTINGS if not lacks(config, f"{whose}.{name}")]
+    hint = f"did you mean '{named[0]}'? " if named else suggestion(name, Config.__dataclass_fields__)
     return ArgumentError(f"{hint}sweep must name a setting, or an option such as method.NAME, got {name!r}")
 
 

@@ -130,7 +130,7 @@ def test_processes_with_other_settings_are_refused_and_nothing_is_written(tmp_pa
     for status, out, error in ends(pair):
         assert status == 2
         assert out == ""
-        difference = "the same rho, got 0.1 on process 0 and 0.2 on process 1"
+        difference = "the same method, got q_saddle(rho=0.1) on process 0 and q_saddle(rho=0.2) on process 1"
         assert error == f"saddle: all processes of a run must have {difference}\n"
     assert not workdir.exists()
 

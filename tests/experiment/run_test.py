@@ -1,4 +1,4 @@
-"""Runs of Python objects: the loop, resume, tables and pictures of the command, without a settings file."""
+"""Experiments of Python objects: the loop, resume, tables and pictures of the command, without settings."""
 
 import dataclasses
 import json
@@ -14,6 +14,7 @@ import pytest
 
 import saddle_jax as sj
 from saddle_jax.base.errors import RunError
+from saddle_jax.settings.config import Config
 from saddle_jax.training import loop
 
 RANDOM = np.random.default_rng(0)
@@ -38,20 +39,17 @@ def descent(topology, eta):
     return sj.Method("descent", topology, sj.Rule(lambda x: (), step, requires="doubly"))
 
 
-@pytest.fixture(scope="module")
-def problem():
-    return sj.Problem(
-        (POINTS[:200], LABELS[:200]), (POINTS[200:], LABELS[200:]), model=Net(), partition="dirichlet(0.5)"
-    )
+TRAIN, TEST = (POINTS[:200], LABELS[:200]), (POINTS[200:], LABELS[200:])
+SETTINGS = {"epochs": 4, "batch_size": 16, "eval_every_epochs": 2, "log_every_steps": 3}
 
 
-def make(problem, workdir, method=None, **options):
-    chosen = {"epochs": 4, "batch_size": 16, "eval_every_epochs": 2, "log_every_steps": 3} | options
-    return sj.Run(problem, method or descent(RING, 0.1), workdir=workdir, **chosen)
+def make(workdir, method=None, *, train=TRAIN, test=TEST, **options):
+    chosen = {"model": Net(), "partition": "dirichlet(0.5)", **SETTINGS, **options}
+    return sj.Experiment(method or descent(RING, 0.1), train, test, workdir=workdir, **chosen)
 
 
-def test_a_run_trains_and_shows(problem, tmp_path, capsys):
-    run = make(problem, tmp_path / "mine", sj.saddle(descent(RING, 0.1), 0.05), keep_every_epochs=2)
+def test_a_run_trains_and_shows(tmp_path, capsys):
+    run = make(tmp_path / "mine", sj.saddle(descent(RING, 0.1), 0.05), keep_every_epochs=2)
     assert run.result() is None
     result = run.train()
     assert result["status"] == "finished"
@@ -69,35 +67,37 @@ def test_a_run_trains_and_shows(problem, tmp_path, capsys):
     stages = run.sharpness(images=64, iterations=4)
     assert [stage["epoch"] for stage in stages] == [2, 4]
     assert run.landscape(points=3, images=32)._repr_png_().startswith(b"\x89PNG")
-    again = make(problem, tmp_path / "mine", sj.saddle(descent(RING, 0.1), 0.05), keep_every_epochs=2)
+    again = make(tmp_path / "mine", sj.saddle(descent(RING, 0.1), 0.05), keep_every_epochs=2)
     assert again.train(quiet=True) == result  # it is finished: nothing is trained again
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine"]
 
 
-def test_it_is_the_run_of_the_command(problem, tmp_path):
+def test_it_is_the_run_of_the_command(tmp_path):
     """The same method by its settings, on the same data from a file: the same models, bit for bit."""
     from saddle_jax.cli import __main__ as cli
 
     data = dict(zip(("x_train", "y_train"), (POINTS[:200], LABELS[:200]), strict=True))
     np.savez(tmp_path / "points.npz", **data, x_test=POINTS[200:], y_test=LABELS[200:])
-    by_name = sj.Problem(str(tmp_path / "points.npz"), model="mlp", partition="dirichlet(0.5)")
-    method = sj.qgm(RING, 0.1, beta=0.9, weight_decay=0.0)
-    ours = make(by_name, tmp_path / "objects", method, devices="1").train(quiet=True)
+    file = str(tmp_path / "points.npz")
+    by_objects = make(
+        tmp_path / "objects", sj.qgm(RING, 0.1), train=file, test=None, model="mlp", devices="1"
+    )
     settings = {
-        "dataset": tmp_path / "points.npz", "model": "mlp", "method": "qgm", "agents": 4,
-        "partition": "dirichlet(0.5)",
-        "epochs": 4, "batch_size": 16, "schedule": "constant", "weight_decay": 0.0, "eval_every_epochs": 2,
-        "devices": 1,
+        "dataset": file, "model": "mlp", "method": "qgm", "agents": 4, "partition": "dirichlet(0.5)",
+        "schedule": "constant", "devices": "1", **SETTINGS,
     }  # fmt: skip
+    by_settings = sj.Experiment.from_settings(Config(**settings), tmp_path / "settings")
+    assert by_settings.method.name == "qgm"
     flags = [f"--{name}={value}" for name, value in settings.items()]
-    assert cli.main(["saddle", "train", f"--workdir={tmp_path / 'named'}", "--quiet", *flags]) == 0
-    theirs = json.loads((tmp_path / "named" / "result.json").read_text())
-    assert ours["params_sha256"] == theirs["params_sha256"]
+    assert cli.main(["saddle", "train", f"--workdir={tmp_path / 'command'}", "--quiet", *flags]) == 0
+    hashes = {json.loads((tmp_path / "command" / "result.json").read_text())["params_sha256"]}
+    hashes |= {one.train(quiet=True)["params_sha256"] for one in (by_objects, by_settings)}
+    assert len(hashes) == 1
 
 
-def test_an_interrupted_run_goes_on_bit_for_bit(problem, tmp_path, monkeypatch):
-    whole = make(problem, tmp_path / "whole", checkpoint_every_steps=5).train(quiet=True)
-    broken = make(problem, tmp_path / "broken", checkpoint_every_steps=5)
+def test_an_interrupted_run_goes_on_bit_for_bit(tmp_path, monkeypatch):
+    whole = make(tmp_path / "whole", checkpoint_every_steps=5).train(quiet=True)
+    broken = make(tmp_path / "broken", checkpoint_every_steps=5)
     advance, taken = loop._Run._advance, []
 
     def stopping(self, feed):
@@ -110,19 +110,17 @@ def test_an_interrupted_run_goes_on_bit_for_bit(problem, tmp_path, monkeypatch):
     with pytest.raises(MemoryError):
         broken.train(quiet=True)
     monkeypatch.undo()
-    resumed = make(problem, tmp_path / "broken", checkpoint_every_steps=5).train(quiet=True)
+    resumed = make(tmp_path / "broken", checkpoint_every_steps=5).train(quiet=True)
     assert resumed["params_sha256"] == whole["params_sha256"]
 
 
-def test_a_run_whose_objects_changed_is_refused(problem, tmp_path):
-    make(problem, tmp_path).train(quiet=True)
-    other_model = dataclasses.replace(
-        problem, model=(lambda key: {"w": jnp.zeros((2, 3))}, lambda p, x: x @ p["w"])
-    )
+def test_a_run_whose_objects_changed_is_refused(tmp_path):
+    make(tmp_path).train(quiet=True)
+    other_model = lambda key: {"w": jnp.zeros((2, 3))}, lambda p, x: x @ p["w"]
     changed = {
-        "rate": make(problem, tmp_path, descent(RING, 0.2)),
-        "rule": make(problem, tmp_path, dataclasses.replace(sj.dpsgd(RING, 0.1, beta=0.5), name="descent")),
-        "gradient": make(problem, tmp_path, dataclasses.replace(descent(RING, 0.1), gradient=sj.sam(0.1))),
+        "rate": make(tmp_path, descent(RING, 0.2)),
+        "rule": make(tmp_path, dataclasses.replace(sj.dpsgd(RING, 0.1, beta=0.5), name="descent")),
+        "gradient": make(tmp_path, dataclasses.replace(descent(RING, 0.1), gradient=sj.sam(0.1))),
     }
     for run in changed.values():
         with pytest.raises(RunError, match="method, model, loss or graph computed something else"):
@@ -130,19 +128,17 @@ def test_a_run_whose_objects_changed_is_refused(problem, tmp_path):
     with pytest.raises(
         RunError, match=r'holds a run with other settings: model "<Net>" -> "<<lambda>>"|model'
     ):
-        make(other_model, tmp_path).train(quiet=True)
+        make(tmp_path, model=other_model).train(quiet=True)
     with pytest.raises(RunError, match="from 4 to 3 epochs: they must not be lowered"):
-        make(problem, tmp_path, epochs=3).train(quiet=True)
-    assert make(problem, tmp_path).train(quiet=True)["status"] == "finished"  # the same again is the same
+        make(tmp_path, epochs=3).train(quiet=True)
+    assert make(tmp_path).train(quiet=True)["status"] == "finished"  # the same again is the same
 
 
-def test_seeds_and_numbers_are_one_program_and_each_is_its_own_run(problem, tmp_path):
-    many = make(
-        problem, tmp_path / "many", lambda eta: descent(RING, eta), seeds=[0, 1], sweep={"eta": [0.01, 0.2]}
-    )
+def test_seeds_and_numbers_are_one_program_and_each_is_its_own_run(tmp_path):
+    many = make(tmp_path / "many", lambda eta: descent(RING, eta), seeds=[0, 1], sweep={"eta": [0.01, 0.2]})
     result = many.train(quiet=True)
     assert len(result["trials"]) == 4
-    alone = make(problem, tmp_path / "alone", descent(RING, 0.2), seed=1).train(quiet=True)
+    alone = make(tmp_path / "alone", descent(RING, 0.2), seed=1).train(quiet=True)
     assert result["trials"][3]["test_loss"] == pytest.approx(alone["test_loss"], rel=1e-4)
     assert result["settings"][0]["test_loss"] > result["settings"][1]["test_loss"]
     records = many.records()
@@ -158,17 +154,17 @@ def test_seeds_and_numbers_are_one_program_and_each_is_its_own_run(problem, tmp_
     assert len(table) == len(records)
 
 
-def test_metrics_are_records_without_pandas(problem, tmp_path, monkeypatch):
-    run = make(problem, tmp_path)
+def test_metrics_are_records_without_pandas(tmp_path, monkeypatch):
+    run = make(tmp_path)
     run.train(quiet=True)
     monkeypatch.setitem(sys.modules, "pandas", None)
     assert run.metrics() == run.records()
 
 
-def test_runs_are_compared_by_name(problem, tmp_path, capsys):
+def test_runs_are_compared_by_name(tmp_path, capsys):
     runs = {
-        "slow": make(problem, tmp_path / "a", descent(RING, 0.01), seeds=[0, 1]),
-        "fast": make(problem, tmp_path / "b", descent(RING, 0.1), seeds=[0, 1]),
+        "slow": make(tmp_path / "a", descent(RING, 0.01), seeds=[0, 1]),
+        "fast": make(tmp_path / "b", descent(RING, 0.1), seeds=[0, 1]),
     }
     compared = sj.compare(runs, quiet=True)
     assert capsys.readouterr().out == ""
@@ -182,23 +178,23 @@ def test_runs_are_compared_by_name(problem, tmp_path, capsys):
     assert compared.figure().path == tmp_path / "comparison.png"
     page = compared.report().path.read_text()
     assert "slow (seed 0)" in page
-    with pytest.raises(ValueError, match="runs must have folders of their own"):
+    with pytest.raises(ValueError, match="experiments must have folders of their own"):
         sj.compare({"one": runs["slow"], "two": runs["slow"]})
-    with pytest.raises(ValueError, match=r"runs must be sj\.Run by name"):
+    with pytest.raises(ValueError, match=r"experiments must be sj\.Experiment by name"):
         sj.compare({})
 
 
-def test_faults_time_compression_and_books(problem, tmp_path):
+def test_faults_time_compression_and_books(tmp_path):
     method = dataclasses.replace(
         sj.qgm(RING, 0.1, compressor=sj.sign(), gamma=0.4), timing=sj.Timing(latency=0.01)
     )
-    result = make(problem, tmp_path / "signs", method, diagnostics=True).train(quiet=True)
+    result = make(tmp_path / "signs", method, diagnostics=True).train(quiet=True)
     assert result["simulated_seconds"] > 0
     # two neighbours, 16 steps: one bit a number of each tensor, filled up to bytes, and a scale of 4 bytes
     sizes = (8 * 3, 3, 2 * 8, 8)
     assert result["bytes_sent_per_agent"] == 2 * 16 * sum(-(-size // 8) + 4 for size in sizes)
     lossy = dataclasses.replace(descent(RING, 0.1), faults=sj.Faults(drop=0.5))
-    assert make(problem, tmp_path / "lossy", lossy).train(quiet=True)["status"] == "finished"
+    assert make(tmp_path / "lossy", lossy).train(quiet=True)["status"] == "finished"
 
 
 def test_data_that_is_divided_already_and_a_loss_of_ones_own(tmp_path):
@@ -213,8 +209,10 @@ def test_data_that_is_divided_already_and_a_loss_of_ones_own(tmp_path):
 
     line = (lambda key: {"w": jnp.zeros(2)}, lambda params, x: x @ params["w"])
     largest = sj.Metric("largest", "lower", title="largest error")
-    problem = sj.Problem(shares, test, model=line, loss=loss, metrics=[largest])
-    run = make(problem, tmp_path, descent(RING, 0.05), epochs=10)
+    run = make(
+        tmp_path, descent(RING, 0.05), train=shares, test=test, model=line, loss=loss, metrics=[largest],
+        partition="auto", epochs=10,
+    )  # fmt: skip
     result = run.train(quiet=True)
     assert result["test_loss"] < 0.3
     assert result["agent_largest_mean"] == pytest.approx(np.mean(result["agent_largest_each"]))
@@ -239,28 +237,22 @@ class Source:
         return self._array[samples]
 
 
-def test_a_source_of_samples_trains_as_the_array_does(problem, tmp_path):
+def test_a_source_of_samples_trains_as_the_array_does(tmp_path):
     points, labels = POINTS.astype(np.float32), LABELS.astype(np.int32)
-    fetched = sj.Problem(
-        (Source(points[:200]), labels[:200]),
-        (points[200:], labels[200:]),
-        model=Net(),
-        partition="dirichlet(0.5)",
-    )
-    assert fetched.dataset.is_streamed
-    found = make(fetched, tmp_path / "fetched").train(quiet=True)
-    assert found["test_loss"] == pytest.approx(
-        make(problem, tmp_path / "held").train(quiet=True)["test_loss"], rel=1e-5
-    )
+    test = (points[200:], labels[200:])
+    fetched = make(tmp_path / "fetched", train=(Source(points[:200]), labels[:200]), test=test)
+    assert fetched.trial.dataset.is_streamed
+    held = make(tmp_path / "held").train(quiet=True)
+    assert fetched.train(quiet=True)["test_loss"] == pytest.approx(held["test_loss"], rel=1e-5)
 
 
-def test_optax_inside_a_method(problem, tmp_path):
+def test_optax_inside_a_method(tmp_path):
     import optax
 
     rate = optax.cosine_decay_schedule(0.05, 100)
     chain = optax.chain(sj.per_agent(optax.clip_by_global_norm(1.0)), optax.adam(rate), sj.gossip(RING))
     method = sj.Method("adam", RING, sj.rule_of(chain))
-    assert make(problem, tmp_path, method).train(quiet=True)["test_accuracy"] > 0.8
+    assert make(tmp_path, method).train(quiet=True)["test_accuracy"] > 0.8
 
 
 @pytest.mark.parametrize("method", ["descent(sj.ring(6), 0.05)", "chain(sj.ring(10))"])
@@ -284,7 +276,7 @@ import jax, numpy as np, optax
 import saddle_jax as sj
 
 x = np.random.default_rng(0).normal(size=(240, 3))
-problem = sj.Problem((x, x @ [1.0, 2.0, 3.0]), (x, x @ [1.0, 2.0, 3.0]), model="mlp")
+samples = x, x @ [1.0, 2.0, 3.0]
 
 def descent(topology, eta):
     def step(s, x, state):
@@ -295,7 +287,9 @@ def chain(graph):
     return sj.Method("mine", graph, sj.rule_of(optax.chain(optax.sgd(0.05), sj.gossip(graph))))
 
 method, devices = MADE, sys.argv[1]
-run = sj.Run(problem, method, epochs=3, batch_size=20, devices=devices, workdir=devices)
+run = sj.Experiment(
+    method, samples, samples, model="mlp", epochs=3, batch_size=20, devices=devices, workdir=devices
+)
 print(run.train(quiet=True)["test_loss"])
 """
 
@@ -307,19 +301,19 @@ def as_a_user_has_it():
         yield
 
 
-def test_a_run_goes_on_with_the_same_samples_first_model_and_metrics_alone(problem, tmp_path):
+def test_a_run_goes_on_with_the_same_samples_first_model_and_metrics_alone(tmp_path):
     """What no traced step shows is refused as well."""
-    make(problem, tmp_path).train(quiet=True)
+    make(tmp_path).train(quiet=True)
     samples = (-POINTS[:200], LABELS[:200])
     with pytest.raises(RunError, match="holds a run on other samples"):
-        make(dataclasses.replace(problem, train=samples), tmp_path).train(quiet=True)
+        make(tmp_path, train=samples).train(quiet=True)
     line = (lambda key: {"w": jnp.zeros((2, 3))}, lambda params, x: x @ params["w"])
     other = (lambda key: {"w": jnp.ones((2, 3))}, line[1])
     first = sj.Metric("size", "lower", lambda params, batch: jnp.sum(params["w"]))
     twice = sj.Metric("size", "lower", lambda params, batch: 2 * jnp.sum(params["w"]))
 
     def of(model, metric):
-        return make(dataclasses.replace(problem, model=model, metrics=[metric]), tmp_path / "line")
+        return make(tmp_path / "line", model=model, metrics=[metric])
 
     of(line, first).train(quiet=True)
     for changed in (of(other, first), of(line, twice)):
@@ -327,23 +321,19 @@ def test_a_run_goes_on_with_the_same_samples_first_model_and_metrics_alone(probl
             changed.train(quiet=True)
 
 
-def test_agents_that_only_gossip(problem, tmp_path):
+def test_agents_that_only_gossip(tmp_path):
     def step(s, x, state):
         return s.network.mix(x), state
 
     method = sj.Method("gossip", RING, sj.Rule(lambda x: (), step, requires="doubly"))
-    assert make(problem, tmp_path, method).train(quiet=True)["consensus_distance"] == pytest.approx(
-        0, abs=1e-6
-    )
+    assert make(tmp_path, method).train(quiet=True)["consensus_distance"] == pytest.approx(0, abs=1e-6)
 
 
-def test_the_optimum_is_that_of_the_weight_decay_that_is_told(tmp_path):
-    convex = sj.Problem("convex")
-    method = sj.gradient_tracking(sj.ring(4), 0.3, weight_decay=0.05)
+def test_the_optimum_is_that_of_the_weight_decay_of_the_method(tmp_path):
     options = {"epochs": 200, "batch_size": 0, "eval_every_epochs": 200, "eval_agents": "never"}
-    distances = [
-        sj.Run(convex, method, workdir=tmp_path / str(told), weight_decay=told, **options).train(True)
-        for told in (0.0, 0.05)
-    ]
-    assert distances[0]["test_distance"] > 0.01
-    assert distances[1]["test_distance"] < 1e-4
+    method = sj.gradient_tracking(sj.ring(4), 0.3, weight_decay=0.05)
+    run = sj.Experiment(method, "convex", workdir=tmp_path / "run", **options)
+    result = run.train(quiet=True)
+    assert result["test_distance"] < 1e-4
+    without = sj.Experiment(sj.gradient_tracking(sj.ring(4), 0.3, weight_decay=0.0), "convex", **options)
+    assert without.trial.evaluate(run.model())["distance"] > 0.01

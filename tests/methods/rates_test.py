@@ -6,7 +6,7 @@ import pytest
 
 import saddle_jax as sj
 from saddle_jax import data
-from saddle_jax.base.registry import parameters_of
+from saddle_jax.methods import METHODS
 from saddle_jax.settings.config import Config
 from saddle_jax.training.build import build
 
@@ -26,19 +26,18 @@ EXACT = {
 
 def distances(spelling, dtype=np.float64):
     """From the optimum, of the consensus model after one, two and three times so many steps."""
-    name = spelling.partition("(")[0]
-    plain = {"beta": 0.0} if "beta" in parameters_of(sj.METHODS[name]) else {}
+    spec = METHODS.parse(spelling).with_option("weight_decay", 0.01)
+    if "beta" in METHODS.options(spec):
+        spec = spec.with_option("beta", 0.0)
     run = build(
         Config(
             dataset="convex(dimension=5, samples=200)",
-            method=spelling,
-            topology="path" if name == "relay_sgd" else "ring",
+            method=str(spec),
+            topology="path" if spec.name == "relay_sgd" else "ring",
             agents=5,
             batch_size=0,
             learning_rate=0.2,
             schedule="constant",
-            weight_decay=0.01,
-            **plain,
         )
     )
     method = run.method_on(run.topology)

@@ -32,7 +32,7 @@ HERE = targets.target_of("here")
         {"devices": "4"},
         {"seeds": "0,1,2", "agents_per_call": 9},
         {"seeds": "0,1", "subset": 500},
-        {"method": "n_saddle", "compressor": "sign", "model": "cnn"},
+        {"method": "n_saddle(compressor=sign)", "model": "cnn"},
         {"steps_per_dispatch": 3},
     ],
     ids=str,
@@ -85,7 +85,7 @@ def test_the_parts_add_up_to_what_the_compiler_counts():
 
 def test_what_does_not_fit_is_told_with_what_to_change(monkeypatch, capsys):
     config = Config(
-        agents=12, model="mlp", devices="1", agents_per_call=1, compressor="sign", method="n_saddle"
+        agents=12, model="mlp", devices="1", agents_per_call=1, method="n_saddle(compressor=sign)"
     )
     needed = forecast(config, HERE).total
     monkeypatch.setattr(memory, "available", lambda: needed - 1)
@@ -99,8 +99,8 @@ def test_what_does_not_fit_is_told_with_what_to_change(monkeypatch, capsys):
     assert cli.main(["saddle", "train", "--plan", "--target=here", "--json", *settings]) == 2
     found = json.loads(capsys.readouterr().out)
     assert not found["fits"]
-    assert [line.partition(":")[0] for line in found["advice"]] == ["compressor=none"]
-    assert forecast(dataclasses.replace(config, compressor="none"), HERE).fits
+    assert [line.partition(":")[0] for line in found["advice"]] == ["method.compressor=none"]
+    assert forecast(dataclasses.replace(config, method="n_saddle"), HERE).fits
     monkeypatch.setattr(memory, "available", lambda: 1000)
     assert cli.main(["saddle", "train", "--plan", "--target=here", *settings]) == 2
     text = capsys.readouterr().out

@@ -24,7 +24,7 @@ MLP = Config(agents=3, model="mlp", devices="1")
         {},
         {"seeds": "0,1,2"},
         {"seeds": "0,1,2", "agents_per_call": 9},
-        {"method": "n_saddle", "compressor": "sign"},
+        {"method": "n_saddle(compressor=sign)"},
         {"method": "ngm", "model": "cnn"},
         {"model": "cnn", "agents": 2, "method": "qgm"},
         {"agents": 12, "agents_per_call": 2, "batch_size": 64},

@@ -100,8 +100,7 @@ def config_of(settings, folder):
     settings["devices"] = str(settings["devices"])
     settings["seeds"] = ",".join(map(str, settings["seeds"]))
     settings["sweep"] = " ".join(
-        f"{NAMES.get(name, name)}={','.join(map(repr, values))}"
-        for name, values in settings["sweep"].items()
+        f"{NAMES.get(name, name)}={','.join(map(repr, values))}" for name, values in settings["sweep"].items()
     )
     faults = {"drop": 0.0, "burst": 0.0, "symmetric": True, "lost_weight": "self", "delay": 0, "offline": 0.0,
               "mean_offline": 0.0, "offline_computes": False, "joins": {}, "leaves": {}}  # fmt: skip
@@ -131,7 +130,7 @@ OF_METHODS = ("beta", "nesterov", "weight_decay", "gamma", "self_gradient", "rho
 
 
 def _options(method, settings, is_own):
-    """Takes the options of a method out of the settings, and returns those that it has as they are written."""
+    """Takes the options of a method out of the settings; returns those that it has, as they are written."""
     given = {name: settings.pop(name) for name in OF_METHODS if name in settings}
     compressor = given.pop("compressor", ("none", {}))
     takes = ("beta", "weight_decay") if is_own else METHODS.options(method)

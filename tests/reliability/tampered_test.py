@@ -133,8 +133,11 @@ PAYLOAD = "import pathlib; pathlib.Path('executed').touch()\n"
 def test_programs_in_a_folder_are_not_run(attack, trained, place):
     """Whatever a folder names, verbs import nothing from it unless they are told to."""
     (place / "evil.py").write_text(PAYLOAD)
-    for name in ("method", "gradient", "compressor", "topology", "model", "dataset", "objective"):
-        for spelling in ("evil.py:x", "run/evil.py:x", "evil:x", "run.evil:x", "../evil.py:x"):
+    for name in ("method", "gradient", "topology", "model", "dataset", "objective"):
+        spellings = ("evil.py:x", "run/evil.py:x", "evil:x", "run.evil:x", "../evil.py:x")
+        if name == "method":
+            spellings += tuple(f"qgm(compressor={each})" for each in spellings)
+        for spelling in spellings:
             run = fresh(trained, place)
             (run / "evil.py").write_text(PAYLOAD)
             about = json.loads((run / "config.json").read_text())

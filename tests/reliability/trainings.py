@@ -9,8 +9,7 @@ from saddle_jax.runs import run_folder
 
 SETTINGS = {
     "model": "logistic",
-    "method": "qgm",
-    "compressor": "quantize(8)",
+    "method": "qgm(compressor=quantize(8))",
     "agents": 2,
     "batch_size": 64,
     "epochs": 1,

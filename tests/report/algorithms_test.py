@@ -73,12 +73,8 @@ LACKING = {
 @pytest.mark.parametrize("name", base_methods())
 def test_a_method_refuses_a_graph_that_lacks_what_it_requires(name):
     factory, facts = METHODS[name], algorithms.facts_of_method(name)
-    needed = {"rho": 0.1, "compressor": sj.top_k(0.5)}
-    given = {
-        option: needed[option]
-        for option, it in parameters_of(factory).items()
-        if it.default is it.empty and option in needed
-    }
+    required = [option.name for option in algorithms.options_of_method(name) if option.required]
+    given = {option: sj.top_k(0.5) for option in required}
     for word in facts.requires.split(", "):
         if (graph := LACKING[word]) is not None:
             with pytest.raises(ValueError, match="topology"):
@@ -109,14 +105,13 @@ def test_the_table_has_a_row_for_each_method_and_fits_a_terminal():
     ]  # what `saddle methods` shows there at the least
     assert max(map(len, as_text(spared).splitlines())) <= 60
     about = algorithms.about_methods()
-    assert "--slowmo=" in about
+    assert "--method='slowmo(METHOD, every=N)'" in about
     assert max(map(len, about.splitlines())) <= 80
 
 
 def test_the_table_of_gradients():
-    facts = {name: algorithms.facts_of_gradient(name) for name in algorithms.gradients()}
-    assert len(facts) == len(GRADIENTS)
-    passes = {"none": 1, "sam": 2, "looksam": 1.2, "lesam": 1, "gsam": 2}
+    facts = {name: algorithms.facts_of_gradient(name) for name in GRADIENTS}
+    passes = {"plain": 1, "sam": 2, "looksam": 1.2, "lesam": 1, "gsam": 2}
     assert {name: facts[name].passes for name in passes} == passes
     assert (facts["looksam"].state, facts["sam"].state) == (1, 0)
     for name in facts:
@@ -125,18 +120,10 @@ def test_the_table_of_gradients():
         assert all(option.meaning for option in algorithms.options_of_gradient(name))
     listed = as_text(algorithms.gradient_rows([*facts.values()]))
     assert re.search(r"^looksam +1.2 +1 +rho=0.1, every=5, alpha=0.7 +Liu et al., CVPR 2022$", listed, re.M)
-    # The Dirichlet alpha, a setting, is not LookSAM's, and the setting rho is SAM's alone.
-    settings = {
-        name: {option.name for option in algorithms.options_of_gradient(name) if option.is_setting}
-        for name in facts
-    }
-    assert settings == {name: {"rho"} if name == "sam" else set() for name in facts}
 
 
-@pytest.mark.parametrize("name", ["missing", "point"])
-def test_an_option_is_a_setting_only_if_it_means_the_same(name):
-    """RelaySGD's `missing` and GUT's `point` are options of these methods alone."""
-    method = {"missing": "relay_sgd", "point": "gut"}[name]
-    (option,) = [each for each in algorithms.options_of_method(method) if each.name == name]
-    assert not option.is_setting
-    assert f"{method}({name}=" in algorithms.describe_method(method)
+def test_an_example_names_an_option():
+    assert "--method='gut(beta=0.9)'" in algorithms.describe_method("gut")
+    assert "--method='slowmo(dpsgd, every=48)'" in algorithms.describe_method("slowmo")
+    assert "--gradient='sam(rho=0.05)'" in algorithms.describe_gradient("sam")
+    assert "--gradient=plain" in algorithms.describe_gradient("plain")

@@ -41,7 +41,7 @@ def chosen(capsys, *arguments):
 @pytest.fixture
 def grid(tmp_path):
     """QGM at three learning rates with two seeds each, in one folder; D-PSGD in single runs."""
-    config = Config(method="qgm", seeds="0,1", sweep="learning_rate:0.02,0.1,0.5")
+    config = Config(method="qgm", seeds="0,1", sweep="learning_rate=0.02,0.1,0.5")
     values = [0.5, 0.6, 0.7, 0.8, 0.9, None]
     rates = [0.02, 0.02, 0.1, 0.1, 0.5, 0.5]
     trials = [
@@ -107,29 +107,29 @@ def test_the_objective_of_runs_names_their_first_metric(tmp_path, capsys):
     objective = {"name": "own", "metrics": [metric]}
     for rho, regret in ((0.0, 3.5), (0.1, 2.5), (0.2, 3.0)):
         result = {"status": "finished", "test_regret": regret}
-        write(tmp_path / f"{rho}", Config(rho=rho), result, objective=objective)
+        write(tmp_path / f"{rho}", Config(method=f"q_saddle(rho={rho})"), result, objective=objective)
     found = chosen(capsys, tmp_path)
     assert (found["metric"], found["better"]) == ("test_regret", "lower")
-    assert found["groups"][0]["setting"] == {"rho": 0.1}
+    assert found["groups"][0]["setting"] == {"method.rho": 0.1}
     assert found["groups"][0]["edges"] == []
-    assert re.search(r"rho 0.1 +2.5 +1 +rho 0: 3.5, 0.2: 3 ", best(capsys, tmp_path).out)
+    assert re.search(r"method.rho 0.1 +2.5 +1 +method.rho 0: 3.5, 0.2: 3 ", best(capsys, tmp_path).out)
 
 
 def test_bounds_of_a_setting_are_no_edge(tmp_path, capsys):
     for gamma, beta, value in ((1.0, 0.0, 0.9), (0.5, 0.0, 0.8), (1.0, 0.9, 0.7)):
-        write(tmp_path / f"{gamma}{beta}", Config(method="qgm", gamma=gamma, beta=beta), ended(value))
+        config = Config(method=f"qgm(gamma={gamma}, beta={beta})")
+        write(tmp_path / f"{gamma}{beta}", config, ended(value))
     (group,) = chosen(capsys, tmp_path)["groups"]
-    assert group["setting"] == {"beta": 0.0, "gamma": 1.0}
+    assert group["setting"] == {"method.beta": 0.0, "method.gamma": 1.0}
     assert group["edges"] == []
-    assert list(group["neighbours"]) == ["beta", "gamma"]
+    assert list(group["neighbours"]) == ["method.beta", "method.gamma"]
 
 
 def test_other_problems_are_other_groups_and_options_are_settings(tmp_path, capsys):
     for alpha, mu, value in ((0.1, 0.1, 0.5), (0.1, 0.3, 0.6), (10.0, 0.1, 0.9)):
-        method = {"method": f"gut(mu={mu}, point=mixed)", "beta": 0.0, "nesterov": False}
-        write(
-            tmp_path / f"{alpha}{mu}", Config(partition=f"dirichlet(alpha={alpha})", **method), ended(value)
-        )
+        method = f"gut(mu={mu}, point=mixed, beta=0.0)"
+        config = Config(partition=f"dirichlet(alpha={alpha})", method=method)
+        write(tmp_path / f"{alpha}{mu}", config, ended(value))
     groups = {one["group"]["partition.alpha"]: one for one in chosen(capsys, tmp_path)["groups"]}
     assert groups[0.1]["group"] == {"method": "gut", "partition.alpha": 0.1}
     assert groups[0.1]["setting"] == {"method.mu": 0.3}
@@ -151,9 +151,9 @@ def test_ties_are_told_and_a_group_may_diverge(tmp_path, capsys):
 
 
 def test_what_is_damaged_unfinished_or_there_twice_is_told(grid, capsys):
-    write(grid / "going", Config(method="qgm", rho=0.05), None)
+    write(grid / "going", Config(method="qgm(beta=0.5)"), None)
     write(grid / "again", Config(method="dpsgd", learning_rate=0.1), ended(0.99))
-    write(grid / "old", Config(method="dpsgd", beta=0.1), {"status": "finished"})
+    write(grid / "old", Config(method="dpsgd(beta=0.1)"), {"status": "finished"})
     (grid / "torn").mkdir()
     (grid / "torn" / "config.json").write_text("{")
     assert len(folders_below(grid)) == 8

@@ -69,13 +69,13 @@ def test_compression_of_models_is_the_mean_over_seeds_with_a_band(tmp_path, draw
 def test_compression_of_gradients_sums_layers_or_says_that_it_cannot(tmp_path, drawn, by_layer):
     run = folders.write_run(
         tmp_path / "ngm",
-        dataclasses.replace(COMPRESSED, method="ngm", compressor="sign"),
+        dataclasses.replace(COMPRESSED, method="ngm(compressor=sign)"),
         lines=gradients(2.0, by_layer),
     )
     figures.draw("compression", [run], tmp_path / "out.png")
     error, norm = drawn[0].axes
     steps = np.arange(1, 9)
-    label = "ngm, sign"
+    label = "ngm(compressor=sign)"
     if by_layer:
         np.testing.assert_allclose(lines_of(error)[label], 2.0 * steps + 3)
         np.testing.assert_allclose(lines_of(norm)[label], 2.0 / steps + 1)
@@ -104,7 +104,7 @@ def test_zeta_layer_by_epoch_and_not_recorded(tmp_path, drawn):
 def test_labels_of_bits_do_not_lie_upon_each_other(tmp_path, drawn):
     runs = []
     for compressor, bits in {"quantize(8)": 9, "none": 32, "sign": 33}.items():
-        config = dataclasses.replace(COMPRESSED, compressor=compressor)
+        config = dataclasses.replace(COMPRESSED, method=f"qgm(compressor={compressor})")
         end = {"bytes_sent_per_agent": bits * 8 * 2 * 100 // 8}
         runs.append(folders.write_run(tmp_path / compressor, config, result=end))
     figures.draw("bits", runs, tmp_path / "out.png")
@@ -118,12 +118,14 @@ def test_bits_are_what_was_sent(tmp_path, drawn):
     runs = []
     for compressor, (bits, scores) in cases.items():
         for seed, score in enumerate(scores):
-            config = dataclasses.replace(COMPRESSED, compressor=compressor, seed=seed)
+            config = dataclasses.replace(COMPRESSED, method=f"qgm(compressor={compressor})", seed=seed)
             end = {"test_accuracy": score, "bytes_sent_per_agent": bits * 8 * 2 * 100 // 8}
             runs.append(folders.write_run(tmp_path / f"{compressor}{seed}", config, result=end))
     runs.append(
         folders.write_run(
-            tmp_path / "lost", dataclasses.replace(COMPRESSED, compressor="sign"), status="diverged"
+            tmp_path / "lost",
+            dataclasses.replace(COMPRESSED, method="qgm(compressor=sign)"),
+            status="diverged",
         )
     )
     figures.draw("bits", runs, tmp_path / "out.png")
@@ -141,7 +143,7 @@ def test_the_radius_is_an_axis_and_methods_without_one_lines_across(tmp_path, dr
     runs = []
     for rho, scores in {0.05: (0.6, 0.8), 0.2: (0.5, 0.6)}.items():
         for seed, score in enumerate(scores):
-            config = dataclasses.replace(folders.SMALL, method="q_saddle", rho=rho, seed=seed)
+            config = dataclasses.replace(folders.SMALL, method=f"q_saddle(rho={rho})", seed=seed)
             runs.append(
                 folders.write_run(tmp_path / f"{rho}-{seed}", config, result={"test_accuracy": score})
             )

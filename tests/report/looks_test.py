@@ -42,18 +42,18 @@ def group(**settings):
 
 def test_a_method_and_its_saddle_version_share_a_hue():
     pairs = [
-        group(method=method, gradient=estimator) for method in ("qgm", "d2") for estimator in ("none", "sam")
+        group(method=method, gradient=estimator) for method in ("qgm", "d2") for estimator in ("plain", "sam")
     ]
     assert plots.looks(pairs) == [(0, 1), (0, 0), (1, 1), (1, 0)]  # sharp ones are solid
     named = [group(method=method) for method in ("dpsgd", "d_saddle", "q_saddle", "qgm", "d2")]
     assert plots.looks(named) == [(0, 1), (0, 0), (1, 0), (1, 1), (2, 0)]
     tuned = [
         group(method="qgm"),
-        group(method="q_saddle", rho=0.2),
+        group(method="q_saddle(rho=0.2)"),
         group(method="q_saddle", partition="dirichlet(0.5)"),
     ]
     assert plots.looks(tuned) == [(0, 1), (0, 0), (1, 0)]  # another problem is another hue
-    swept = [group(method="q_saddle", rho=rho / 10) for rho in range(1, 7)]
+    swept = [group(method=f"q_saddle(rho={rho / 10})") for rho in range(1, 7)]
     assert plots.looks(swept) == [(number, 0) for number in range(6)]  # too many for shades of one hue
     drawn = plots.in_matplotlib(named)
     assert [line for _, line in drawn] == ["--", "-", "-", "--", "-"]

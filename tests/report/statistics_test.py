@@ -15,7 +15,6 @@ from saddle_jax.report.figures import plot_curves
 from saddle_jax.report.tables import as_csv, as_latex, in_form
 from saddle_jax.runs.schema import CLASSIFICATION
 from saddle_jax.runs.table import load_runs
-from saddle_jax.training.sweep import parse_grid
 
 
 def test_the_interval_is_students():
@@ -61,7 +60,8 @@ def write_grid(folder):
     scores = {("qgm", "none"): [0.5, 0.7], ("q_saddle", "none"): [0.6, 0.9], ("qgm", "sign"): [0.25, None]}
     for (method, compressor), accuracies in scores.items():
         for seed, accuracy in enumerate(accuracies):
-            config = dataclasses.replace(SMALL, method=method, compressor=compressor, seed=seed)
+            text = method if compressor == "none" else f"{method}(compressor={compressor})"
+            config = dataclasses.replace(SMALL, method=text, seed=seed)
             yield write_run(
                 folder / f"{method}-{compressor}-{seed}",
                 config,
@@ -71,10 +71,10 @@ def write_grid(folder):
 
 
 def test_a_grid_in_numbers_and_differences(tmp_path):
-    grid = parse_grid("qgm,q_saddle", "none,sign", "0,1")
-    cells = cells_of(load_runs(write_grid(tmp_path)), grid)
-    rows = list(csv.DictReader(io.StringIO(as_csv(numbers(cells, grid, CLASSIFICATION[0])))))
-    assert [(row["method"], row["compressor"], row["n"], row["diverged"]) for row in rows] == [
+    axes = read_axes("method=qgm,q_saddle method.compressor=none,sign")
+    cells = cells_of(load_runs(write_grid(tmp_path)), axes)
+    rows = list(csv.DictReader(io.StringIO(as_csv(numbers(cells, axes, CLASSIFICATION[0])))))
+    assert [(row["method"], row["method.compressor"], row["n"], row["diverged"]) for row in rows] == [
         ("qgm", "none", "2", "0"),
         ("qgm", "sign", "1", "1"),
         ("q_saddle", "none", "2", "0"),
@@ -85,15 +85,15 @@ def test_a_grid_in_numbers_and_differences(tmp_path):
     )
     assert float(rows[0]["low"]) == 0.0  # 60 - 127.06 is no accuracy
     assert (rows[1]["seed 0"], rows[1]["seed 1"], rows[3]["mean"]) == ("25", "", "")
-    assert intervals(cells, grid) == [
-        ["method", "compressor", "mean", "deviation", "95 % interval", "seeds"],
+    assert intervals(cells, axes) == [
+        ["method", "method.compressor", "mean", "deviation", "95 % interval", "seeds"],
         ["qgm", "none", "60.00", "14.14", "[0.00, 100.00]", "2"],
         ["qgm", "sign", "25.00", "-", "-", "1"],
         ["q_saddle", "none", "75.00", "21.21", "[0.00, 100.00]", "2"],
         ["q_saddle", "sign", "-", "-", "-", "0"],
     ]
-    found = differences(cells, grid)
-    assert found[0] == ["method", "compressor", "minus", "difference", "95 % interval", "seeds"]
+    found = differences(cells, axes)
+    assert found[0] == ["method", "method.compressor", "minus", "difference", "95 % interval", "seeds"]
     assert found[1:] == [
         ["qgm", "sign", "none", "-25.00", "-", "1"],
         ["q_saddle", "none", "qgm", "+15.00", "[-48.53, +78.53]", "2"],
@@ -159,7 +159,7 @@ def test_bands_are_named_alike_in_picture_page_and_latex(tmp_path, drawn):
     page = make_page(tmp_path, *runs).read_text()
     assert 'std: "± standard deviation"' in page
     assert 'band: "std"' in page  # what the page begins with
-    cells = {("qgm", "none"): cell((1.0, 2.0), seeds=(0, 1))}
+    cells = {("qgm",): cell((1.0, 2.0), seeds=(0, 1))}
     caption = "mean +- standard deviation over seeds (n = 2)"
-    shown = in_form(comparison(cells, parse_grid("qgm", "none", "0,1")), "tex", caption)
+    shown = in_form(comparison(cells, {"method": ["qgm"]}), "tex", caption)
     assert shown.startswith(f"% {caption}\n")

@@ -272,10 +272,10 @@ def test_an_older_seal_without_the_run_is_taken(copied):
 def test_a_setting_that_is_new_makes_no_other_run(copied):
     about = json.loads((copied / "config.json").read_text())
     before = identity_of(copied)
-    about["config"].pop("slowmo")  # as if an earlier version had not had it
+    about["config"].pop("timing")  # as if an earlier version had not had it
     (copied / "config.json").write_text(json.dumps(about))
     assert identity_of(copied) == before
-    about["config"]["rho"] = 0.7
+    about["config"]["learning_rate"] = 0.7
     (copied / "config.json").write_text(json.dumps(about))
     assert identity_of(copied) != before
 

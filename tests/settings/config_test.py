@@ -8,12 +8,9 @@ import sys
 import pytest
 
 from saddle_jax.base.checks import ArgumentError
-from saddle_jax.core.gossip import ORDERS
-from saddle_jax.core.network import MIXINGS
 from saddle_jax.data.partition import PARTITIONS
 from saddle_jax.data.recipes import AUGMENTATIONS
 from saddle_jax.kernels.convolution import CONV_IMPLS
-from saddle_jax.methods.ngm import SELF_GRADIENTS
 from saddle_jax.models import MODELS
 from saddle_jax.models.layers import NORMS
 from saddle_jax.models.precision import PRECISIONS
@@ -27,9 +24,6 @@ NAMES = {
     "precision": PRECISIONS,
     "partition": PARTITIONS,
     "augmentation": AUGMENTATIONS,
-    "order": ORDERS,
-    "self_gradient": SELF_GRADIENTS,
-    "mixing": MIXINGS,
     "conv_impl": CONV_IMPLS,
 }
 IMPORTS = """

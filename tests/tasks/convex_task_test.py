@@ -21,13 +21,12 @@ from saddle_jax.training.progress import Screen
 QUIET = Screen(quiet=True)
 SMALL = Config(
     dataset="convex(dimension=5, samples=200)",
-    method="gradient_tracking",
+    method="gradient_tracking(beta=0.0)",
     agents=4,
     batch_size=0,
     epochs=60,
     eval_every_epochs=20,
     learning_rate=0.5,
-    beta=0.0,
     schedule="constant",
     devices="1",
 )
@@ -40,13 +39,13 @@ def losses_of(run):
     samples = convex.Samples(
         kind, train["inputs"], train["targets"], run.dataset.labels, train["penalty"][0].item()
     )
-    return convex.agent_losses(samples, run.partition, run.config.weight_decay)
+    return convex.agent_losses(samples, run.partition, run.weight_decay)
 
 
 @every_kind
 def test_the_loss_that_is_trained_is_the_one_whose_optimum_is_known(kind):
     config = dataclasses.replace(SMALL, dataset=f"convex(kind={kind})", partition="quantity_skew(1.0)")
-    run = build(dataclasses.replace(config, weight_decay=0.0))
+    run = build(dataclasses.replace(config, method="gradient_tracking(beta=0.0, weight_decay=0.0)"))
     losses = losses_of(run)
     assert len({len(loss.targets) for loss in losses}) == 4
     x = np.random.RandomState(0).normal(size=20)
@@ -62,7 +61,9 @@ def test_the_loss_that_is_trained_is_the_one_whose_optimum_is_known(kind):
 
 @every_kind
 def test_the_metrics_are_those_of_the_optimum_and_weight_decay_is_part_of_it(kind):
-    run = build(dataclasses.replace(SMALL, dataset=f"convex(kind={kind})", weight_decay=0.05))
+    method = "gradient_tracking(beta=0.0, weight_decay=0.05)"
+    run = build(dataclasses.replace(SMALL, dataset=f"convex(kind={kind})", method=method))
+    assert run.weight_decay == 0.05
     losses = losses_of(run)
     optimum, whole = convex.solve(losses), convex.whole_loss(losses)
     at_best = run.evaluate({"kernel": optimum.point[:, None]})
@@ -158,10 +159,10 @@ def test_the_verbs_speak_of_the_distance(trained, capsys, tmp_path):
 
 
 def test_methods_are_compared_by_their_distance(tmp_path, capsys):
-    settings = {"dataset": SMALL.dataset, "agents": 4, "batch_size": 0, "epochs": 150, "beta": 0.0}
+    settings = {"dataset": SMALL.dataset, "agents": 4, "batch_size": 0, "epochs": 150, "method.beta": 0.0}
     settings |= {"schedule": "constant", "devices": 1, "learning_rate": 0.5, "eval_every_epochs": 150}
     arguments = [f"--{name}={value}" for name, value in settings.items()]
-    arguments += ["--methods=dpsgd,gradient_tracking", "--seeds=0", f"--workdir={tmp_path}", "--quiet"]
+    arguments += ["--compare=method=dpsgd,gradient_tracking", "--seeds=0", f"--workdir={tmp_path}", "--quiet"]
     assert cli.main(["saddle", "compare", *arguments]) == 0
     printed = capsys.readouterr().out
     assert "distance to optimum" in printed

@@ -5,7 +5,7 @@ import json
 import shutil
 
 import pytest
-from bringing import BROUGHT, MINE, saddle
+from bringing import BROUGHT, METHOD, MINE, saddle
 
 from saddle_jax.runs import run_folder
 
@@ -61,13 +61,13 @@ def test_a_folder_cannot_call_what_the_named_file_imports(trained, tmp_path, mon
     path = tmp_path / "run" / "config.json"
     record = json.loads(path.read_text())
     planted = "mine.py:run(args=['touch', 'trapped'])"
-    entries = [entry for entry in record["code"] if entry["setting"] == "compressor"]
-    others = {"method": "qgm", "gradient": "none", "topology": "ring", "compressor": planted}
+    entries = [entry for entry in record["code"] if "Compressor" in entry["spelling"]]
+    others = {"method": f"qgm(compressor={planted})", "gradient": "plain", "topology": "ring"}
     entries[0] |= {"spelling": planted, "sha256": hashlib.sha256(mine.encode()).hexdigest()}
     path.write_text(json.dumps(record | {"config": record["config"] | others, "code": entries}))
     assert saddle(*verb, "run", "--code=mine.py") == 2
     assert capsys.readouterr().err == (
-        f"saddle: run calls compressor {planted}, as --code allows\n"
+        f"saddle: run calls method {planted}, as --code allows\n"
         "saddle: compressor must be defined in mine.py itself, got 'run' from elsewhere\n"
     )
     assert not (tmp_path / "trapped").exists()
@@ -76,8 +76,8 @@ def test_a_folder_cannot_call_what_the_named_file_imports(trained, tmp_path, mon
 def test_what_is_called_is_told_before(copied, capsys):
     assert saddle("evaluate", "run", "--code=mine.py") == 0
     assert capsys.readouterr().err == (
-        "saddle: run calls method mine.py:method(beta=0.8), gradient mine.py:estimator(radius=0.1), "
-        "compressor mine.py:Compressor(size=2), as --code allows\n"
+        f"saddle: run calls method {METHOD}, method mine.py:Compressor(size=2), "
+        "gradient mine.py:estimator(radius=0.1), as --code allows\n"
     )
 
 

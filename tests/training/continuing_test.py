@@ -43,9 +43,9 @@ def about(workdir):
         {},
         {"schedule": "exponential", "warmup_epochs": 1, "eval_every_epochs": 3},
         {"eval_agents": "always", "log_every_steps": 5, "steps_per_dispatch": 3},
-        {"method": "q_saddle", "seeds": "4,2", "sweep": "rho:0,0.1", "ascent_every": 2},
+        {"method": "q_saddle(ascent_every=2)", "seeds": "4,2", "sweep": "method.rho=0,0.1"},
         {"faults": "faults(drop=0.2, burst=3.0)"},
-        {"compressor": "random_k(0.3)", "gamma": 0.4},
+        {"method": "qgm(compressor=random_k(0.3), gamma=0.4)"},
     ],
     ids=str,
 )
@@ -112,7 +112,7 @@ REFUSED = {
     ),
     "other": (
         ["--epochs=4", "--method.beta=0.5"],
-        "holds a run with other settings: epochs 2 -> 4, beta",
+        "holds a run with other settings: .*epochs 2 -> 4",
     ),
 }
 
@@ -159,12 +159,13 @@ def test_the_same_command_with_more_epochs_goes_on(tmp_path, capsys):
 def test_runs_of_python_objects_go_on_too(tmp_path):
     random = np.random.default_rng(0)
     points, labels = random.normal(size=(90, 5)).astype(np.float32), random.integers(0, 2, 90)
-    problem = sj.Problem(
-        (points[:60], labels[:60]), (points[60:], labels[60:]), model=nn.Dense(2), partition="iid"
-    )
+    train, test = (points[:60], labels[:60]), (points[60:], labels[60:])
 
     def run(name, **options):
-        return sj.Run(problem, sj.dpsgd(sj.ring(3), 0.1), workdir=tmp_path / name, batch_size=8, **options)
+        return sj.Experiment(
+            sj.dpsgd(sj.ring(3), 0.1), train, test, model=nn.Dense(2), workdir=tmp_path / name,
+            partition="iid", batch_size=8, **options,
+        )  # fmt: skip
 
     run("parts", epochs=1, seeds=[0, 1]).train(quiet=True)
     went_on = run("parts", epochs=2, seeds=[0, 1]).train(quiet=True)

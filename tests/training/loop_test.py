@@ -110,8 +110,8 @@ def test_the_step_is_compiled_once(tmp_path):
     "changes",
     [
         {},
-        {"method": "n_saddle", "compressor": "quantize(8)", "ascent_every": 4, "ascent_reuse": True},
-        {"method": "q_saddle", "compressor": "top_k(0.3)", "gamma": 0.4, "diagnostics": True},
+        {"method": "n_saddle(compressor=quantize(8), ascent_every=4, ascent_reuse=True)"},
+        {"method": "q_saddle(compressor=top_k(0.3), gamma=0.4)", "diagnostics": True},
     ],
     ids=str,
 )

@@ -41,7 +41,8 @@ def step_of(config):
 @pytest.mark.parametrize("method", ["q_saddle", "n_saddle"])
 def test_only_the_model_multiplies_otherwise(method, precision):
     """Models, state and their average are float32: on this dense graph gossip is a product, too."""
-    changes = {"method": method, "precision": precision, "topology": "complete", "mixing": "dense"}
+    gossip = "gossip=exact(1.0, dense)"
+    changes = {"method": f"{method}({gossip})", "precision": precision, "topology": "complete"}
     with policy.targeting("gpu"):
         step, arguments, program = step_of(dataclasses.replace(SMALL, **changes))
         found = products(step, *arguments)
@@ -119,8 +120,10 @@ def test_mistakes(tmp_path):
     x = np.linspace(-1, 1, 80, dtype=np.float32)[:, None]
     samples = {"x": x, "y": 3 * x[:, 0]}
     model = (lambda key: {"w": jnp.zeros(1)}, lambda params, x: x @ params["w"])
-    problem = sj.Problem(samples, samples, model=model, loss=loss)
     method = METHODS["dpsgd"](GRAPHS["ring"](4), 0.1)
-    run = sj.Run(problem, method, epochs=1, batch_size=20, precision="bfloat16", workdir=tmp_path / "run")
+    run = sj.Experiment(
+        method, samples, samples, model=model, loss=loss, epochs=1, batch_size=20, precision="bfloat16",
+        workdir=tmp_path / "run",
+    )  # fmt: skip
     with pytest.raises(ValueError, match="precision must be float32 for the loss loss, which does not call"):
         run.train(quiet=True)

@@ -29,7 +29,7 @@ TINY = Config(
 # Two epochs of 15 steps; with 1e30 the loss is not finite from the third step on.
 SMALL = dataclasses.replace(
     TINY, batch_size=32, epochs=2, eval_every_epochs=1, log_every_steps=1, checkpoint_every_steps=7,
-    seeds="4,2", sweep="learning_rate:0.05,1e30",
+    seeds="4,2", sweep="learning_rate=0.05,1e30",
 )  # fmt: skip
 
 
@@ -87,7 +87,7 @@ def test_a_scalar_of_the_state_may_differ_between_trials(monkeypatch, agents_per
     monkeypatch.setitem(sj.METHODS, "dpsgd", with_scalar)
     check_alone(
         dataclasses.replace(
-            TINY, method="dpsgd", sweep="learning_rate:0.02,0.1", agents_per_call=agents_per_call
+            TINY, method="dpsgd", sweep="learning_rate=0.02,0.1", agents_per_call=agents_per_call
         ),
         [0, 1],
     )
@@ -96,27 +96,40 @@ def test_a_scalar_of_the_state_may_differ_between_trials(monkeypatch, agents_per
 @pytest.mark.parametrize(
     "changes",
     [
-        {"method": "q_saddle", "seeds": "0,7", "sweep": "rho:0,0.1 gamma:0.5,1", "agents_per_call": 12},
-        {"method": "q_saddle", "ascent_every": 2, "sweep": "rho:0,0.5"},
         {
-            "method": "d_saddle",
-            "ascent_every": 2,
-            "ascent_reuse": True,
-            "sweep": "rho:0,0.5",
+            "method": "q_saddle",
+            "seeds": "0,7",
+            "sweep": "method.rho=0,0.1 method.gamma=0.5,1",
+            "agents_per_call": 12,
+        },
+        {"method": "q_saddle(ascent_every=2)", "sweep": "method.rho=0,0.5"},
+        {
+            "method": "d_saddle(ascent_every=2, ascent_reuse=True)",
+            "sweep": "method.rho=0,0.5",
             "agents_per_call": 6,
         },
-        {"method": "n_saddle", "compressor": "sign", "seeds": "4294967295,1", "diagnostics": True},
-        {"method": "n_saddle", "sweep": "learning_rate:0.02,0.1 weight_decay:0,0.1", "agents_per_call": 6},
-        {"method": "qgm", "compressor": "random_k(0.3)", "gamma": 0.4, "seeds": "1,0", "sweep": "beta:0,0.9"},
+        {"method": "n_saddle(compressor=sign)", "seeds": "4294967295,1", "diagnostics": True},
         {
-            "method": "qgm",
-            "beta": 0.5,
-            "slowmo": "slowmo(every=2)",
-            "sweep": "method.mu:0.1,0.9 slowmo.beta:0,0.6",
+            "method": "n_saddle",
+            "sweep": "learning_rate=0.02,0.1 method.weight_decay=0,0.1",
+            "agents_per_call": 6,
         },
-        {"method": "qgm", "gradient": "looksam(every=2)", "sweep": "gradient.rho:0,0.5 gradient.alpha:0,0.9"},
-        {"method": "gut", "beta": 0, "nesterov": False, "sweep": "method.mu:0,0.7", "agents_per_call": 6},
-        {"method": "dpsgd", "seeds": "0,1", "subset": 300, "sweep": "beta:0,0.9", "schedule": "cosine"},
+        {
+            "method": "qgm(compressor=random_k(0.3), gamma=0.4)",
+            "seeds": "1,0",
+            "sweep": "method.beta=0,0.9",
+        },
+        {"method": "qgm(beta=0.5)", "sweep": "method.mu=0.1,0.9"},
+        {"method": "slowmo(qgm(beta=0.5), every=2)", "sweep": "method.alpha=0.5,1 method.beta=0,0.6"},
+        {"method": "qgm", "gradient": "looksam(every=2)", "sweep": "gradient.rho=0,0.5 gradient.alpha=0,0.9"},
+        {"method": "gut(beta=0.0)", "sweep": "method.mu=0,0.7", "agents_per_call": 6},
+        {
+            "method": "dpsgd",
+            "seeds": "0,1",
+            "subset": 300,
+            "sweep": "method.beta=0,0.9",
+            "schedule": "cosine",
+        },
     ],
     ids=str,
 )
@@ -132,7 +145,7 @@ def test_each_trial_is_its_own_run_with_convolutions():
 
 
 def test_devices_and_groups_change_nothing_but_rounding():
-    config = dataclasses.replace(TINY, method="n_saddle", seeds="0,1", compressor="sign")
+    config = dataclasses.replace(TINY, method="n_saddle(compressor=sign)", seeds="0,1")
     single, alone, _ = after_steps(config)
     for changes in (
         {"devices": "2"},
@@ -216,9 +229,9 @@ def test_what_was_killed_goes_on_bit_for_bit(trained, tmp_path):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"method": "dpsgd", "sweep": "beta:0,0.9"},
-        {"method": "d_saddle", "ascent_every": 2, "ascent_reuse": True, "sweep": "rho:0,0.5"},
-        {"method": "dpsgd", "sweep": "beta:0"},
+        {"method": "dpsgd", "sweep": "method.beta=0,0.9"},
+        {"method": "d_saddle(ascent_every=2, ascent_reuse=True)", "sweep": "method.rho=0,0.5"},
+        {"method": "dpsgd", "sweep": "method.beta=0"},
     ],
     ids=str,
 )
@@ -231,15 +244,17 @@ def test_what_is_saved_has_the_shapes_that_are_expected(changes):
 
 
 def test_several_steps_in_one_call_and_streamed_images_are_the_same_runs(tmp_path, monkeypatch):
-    options = {"epochs": 1, "subset": 300, "ascent_every": 2, "eval_agents": "never", "devices": "2"}
-    config = dataclasses.replace(TINY, **options, seeds="0,1", sweep="rho:0,0.1")
+    options = {"epochs": 1, "subset": 300, "eval_agents": "never", "devices": "2"}
+    config = dataclasses.replace(
+        TINY, **options, method="q_saddle(ascent_every=2)", seeds="0,1", sweep="method.rho=0,0.1"
+    )
     parts = build(config)
-    monkeypatch.setattr(loop, "build", lambda config, shared: parts)
+    monkeypatch.setattr(loop, "build", lambda config, trial: parts)
     whole = loop.train(config, tmp_path / "whole", Screen(quiet=True))["trials"]
     several = dataclasses.replace(parts, config=dataclasses.replace(config, steps_per_dispatch=3))
     streamed = dataclasses.replace(parts, trials=tuple(map(as_if_streamed, parts.trials)))
     for other in (several, streamed):
-        monkeypatch.setattr(loop, "build", lambda config, shared, other=other: other)
+        monkeypatch.setattr(loop, "build", lambda config, trial, other=other: other)
         found = loop.train(other.config, tmp_path / f"{id(other)}", Screen(quiet=True))["trials"]
         for one, expected in zip(found, whole, strict=True):
             assert one["test_loss"] == pytest.approx(expected["test_loss"], rel=1e-5)
@@ -294,17 +309,17 @@ def test_sweeps_from_the_command_line_are_one_setting(tmp_path, capsys):
     sweeps = ["--sweep=method.beta=0,0.9", "--sweep=method.gamma=0.5,1"]
     assert main(["saddle", "train", *small, *sweeps, f"--workdir={tmp_path / 'run'}"]) == 0
     printed = capsys.readouterr().out
-    assert "4 in one program: beta:0,0.9 x gamma:0.5,1" in printed
+    assert "4 in one program: method.beta=0,0.9 x method.gamma=0.5,1" in printed
     assert re.search(
         r"^epoch 1: test accuracy \S+ to \S+ %, loss \S+ to \S+, over all settings$", printed, re.M
     )
     assert re.search(r"^test accuracy +of each setting", printed, re.M)
     assert len(re.findall(r"^  beta \S+, gamma \S+ +\d+\.\d\d", printed, re.M)) == 4
     assert "consensus distance" not in printed
-    assert run_folder.read_config(tmp_path / "run").sweep == "beta:0,0.9 gamma:0.5,1"
+    assert run_folder.read_config(tmp_path / "run").sweep == "method.beta=0,0.9 method.gamma=0.5,1"
     assert (tmp_path / "run" / "curves.png").is_file()
     assert main(["saddle", "train", *sweeps, "--sweep=method.beta=0,0.5"]) == 2
-    assert "sweep must name beta once" in capsys.readouterr().err
+    assert "sweep must name method.beta once" in capsys.readouterr().err
 
 
 def test_records_together_and_apart():
@@ -329,18 +344,18 @@ def test_a_comparison_is_the_same_together_and_apart(tmp_path, capsys):
     assert tables[0] == tables[1]
     assert " +- " in tables[0]
     runs = {path.parent.name for path in tmp_path.glob("*/*/result.json")}
-    assert runs == {"dpsgd-none-seeds1,3", "dpsgd-none-seed1", "dpsgd-none-seed3"}
+    assert runs == {"method=dpsgd-seeds1,3", "method=dpsgd-seed1", "method=dpsgd-seed3"}
     # What is there already is used, whichever way it was made.
     before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/*/result.json")}
     for number in ("0", "1"):
         assert main(["saddle", *grid, "--seeds=1,3,5", f"--workdir={tmp_path / number}"]) == 0
     assert before == {path: path.stat().st_mtime_ns for path in before}
     added = {str(path.parent.relative_to(tmp_path)) for path in tmp_path.glob("*/*/result.json")}
-    assert {name for name in added if name.endswith("5")} == {"0/dpsgd-none-seed5", "1/dpsgd-none-seed5"}
+    assert {name for name in added if name.endswith("5")} == {"0/method=dpsgd-seed5", "1/method=dpsgd-seed5"}
     random = ["--topology=random_regular(1)", "--seeds=0,1", f"--workdir={tmp_path / 'random'}"]
     assert main(["saddle", *grid, *random]) == 0
     names = {path.parent.name for path in (tmp_path / "random").glob("*/result.json")}
-    assert names == {"dpsgd-none-seed0", "dpsgd-none-seed1"}
+    assert names == {"method=dpsgd-seed0", "method=dpsgd-seed1"}
 
 
 def test_seeds_whose_epochs_differ_are_refused():

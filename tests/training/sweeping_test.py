@@ -15,7 +15,7 @@ from saddle_jax.sam import GRADIENTS
 from saddle_jax.settings.config import Config
 from saddle_jax.training.build import is_argument
 from saddle_jax.training.program import build
-from saddle_jax.training.sweep import runs_of_sweep
+from saddle_jax.training.sweep import read_axes, runs_of_sweep
 
 TINY = ["--agents=4", "--model=logistic", "--epochs=1", "--devices=1", "--quiet"]
 
@@ -25,9 +25,9 @@ TINY = ["--agents=4", "--model=logistic", "--epochs=1", "--devices=1", "--quiet"
     [
         ({}, "learning_rate", True),
         ({}, "method.mu", True),
-        ({"slowmo": "slowmo(every=3)"}, "slowmo.beta", True),
+        ({"method": "slowmo(q_saddle, every=3)"}, "method.beta", True),
         ({}, "partition.alpha", False),  # it decides the data
-        ({"method": "qgm"}, "rho", False),
+        ({}, "method.rho", True),
         ({}, "faults.drop", True),
         ({"faults": "faults(drop=0.1)"}, "faults.burst", True),
         ({"timing": "timing(compute=1)"}, "timing.compute_sigma", True),
@@ -35,7 +35,7 @@ TINY = ["--agents=4", "--model=logistic", "--epochs=1", "--devices=1", "--quiet"
         ({"method": "qgm", "gradient": "looksam"}, "gradient.alpha", True),
         ({"method": "qgm", "gradient": "esam"}, "gradient.rho", True),
         ({"method": "qgm", "gradient": "esam"}, "gradient.gamma", False),  # a shape
-        ({"method": "motef", "compressor": "top_k(0.3)"}, "method.lam", True),
+        ({"method": "motef(compressor=top_k(0.3))"}, "method.lam", True),
     ],
     ids=str,
 )
@@ -44,7 +44,7 @@ def test_a_trace_tells_whether_a_step_takes_a_number_as_an_argument(settings, na
 
 
 def swept(tmp_path, text, **settings):
-    return runs_of_sweep({**Config().to_json(), **settings, "sweep": text}, tmp_path)
+    return runs_of_sweep(Config(**settings), read_axes(text), tmp_path)
 
 
 def names(found):
@@ -52,48 +52,50 @@ def names(found):
 
 
 def test_numbers_share_a_program_and_everything_else_has_a_folder(tmp_path):
-    found = swept(tmp_path, "method:qgm,q_saddle batch_size:16,32 learning_rate:0.1,0.2")
-    both = "learning_rate:0.1,0.2"
+    found = swept(tmp_path, "method=qgm,q_saddle batch_size=16,32 learning_rate=0.1,0.2")
+    both = "learning_rate=0.1,0.2"
     assert names(found) == {
-        "method=qgm-batch_size=16": both,
-        "method=qgm-batch_size=32": both,
-        "method=q_saddle-batch_size=16": both,
-        "method=q_saddle-batch_size=32": both,
+        f"method={method}-batch_size={size}-{both}": both
+        for method in ("qgm", "q_saddle")
+        for size in (16, 32)
     }
-    assert swept(tmp_path, "beta:0.1,0.2").runs.keys() == {tmp_path}
-    assert names(swept(tmp_path, "mu:0.1,0.5", method="qgm")) == {tmp_path.name: "method.mu:0.1,0.5"}
-    assert names(swept(tmp_path, "latency:1,2", timing="timing(compute=1)")) == {
+    assert swept(tmp_path, "method.beta=0.1,0.2").runs.keys() == {tmp_path}
+    assert names(swept(tmp_path, "method.mu=0.1,0.5", method="qgm")) == {tmp_path.name: "method.mu=0.1,0.5"}
+    assert names(swept(tmp_path, "timing.latency=1,2", timing="timing(compute=1)")) == {
         "timing.latency=1": "",
         "timing.latency=2": "",
     }
-    assert names(swept(tmp_path, "alpha:0.1,1 nesterov:true,false")) == {
-        f"nesterov={nesterov}-partition.alpha={alpha}": ""
+    assert names(swept(tmp_path, "partition.alpha=0.1,1 method.nesterov=true,false")) == {
+        f"partition.alpha={alpha}-method.nesterov={nesterov}": ""
         for nesterov in ("true", "false")
         for alpha in ("0.1", "1")
     }
 
 
 def test_options_of_spellings_may_be_swept(tmp_path):
-    found = swept(tmp_path, "mu:0.1,0.3 point:mixed,current", method="gut", beta=0.0, nesterov=False)
+    found = swept(tmp_path, "method.mu=0.1,0.3 method.point=mixed,current", method="gut(beta=0.0)")
     assert names(found) == {
-        "method.point=mixed": "method.mu:0.1,0.3",
-        "method.point=current": "method.mu:0.1,0.3",
+        f"method.mu=0.1,0.3-method.point={point}": "method.mu=0.1,0.3" for point in ("mixed", "current")
     }
-    assert [config.method for config in found.runs.values()] == ["gut(point=mixed)", "gut(point=current)"]
-    found = swept(tmp_path, "rho:0.1,0.3 gradient.alpha:0,1", method="qgm", gradient="looksam(every=3)")
-    assert found.runs[tmp_path].sweep == "gradient.rho:0.1,0.3 gradient.alpha:0,1"
+    assert [config.method for config in found.runs.values()] == [
+        f"gut(beta=0.0, point={point})" for point in ("mixed", "current")
+    ]
+    found = swept(
+        tmp_path, "gradient.rho=0.1,0.3 gradient.alpha=0,1", method="qgm", gradient="looksam(every=3)"
+    )
+    assert found.runs[tmp_path].sweep == "gradient.rho=0.1,0.3 gradient.alpha=0,1"
     assert [each.gradient for each in found.runs[tmp_path].each()][1] == (
         "looksam(every=3, rho=0.1, alpha=1.0)"
     )
-    found = swept(tmp_path, "every:2,3", method="qgm", gradient="looksam")
+    found = swept(tmp_path, "gradient.every=2,3", method="qgm", gradient="looksam")
     assert [config.gradient for config in found.runs.values()] == ["looksam(every=2)", "looksam(every=3)"]
 
 
 def test_what_a_method_does_not_have_is_not_swept_for_it(tmp_path):
-    found = swept(tmp_path, "method:qgm,q_saddle rho:0,0.1")
-    assert names(found) == {"method=qgm": "", "method=q_saddle": "rho:0,0.1"}
-    assert found.notes == ["qgm has no rho: not swept for it"]
-    found = swept(tmp_path, "method:qgm,relay_sgd,cga beta:0,0.5")
+    found = swept(tmp_path, "method=qgm,q_saddle method.rho=0,0.1")
+    assert names(found) == {"method=qgm": "", "method=q_saddle-method.rho=0,0.1": "method.rho=0,0.1"}
+    assert found.notes == ["qgm has no method.rho: run without it"]
+    found = swept(tmp_path, "method=qgm,relay_sgd,cga method.beta=0,0.5")
     assert [line.split(":")[0] for line in found.refused] == ["method=relay_sgd"]  # a ring is no tree
 
 
@@ -105,28 +107,28 @@ def test_every_method_can_sweep_its_learning_rate(method):
 
 @pytest.mark.parametrize("estimator", [name for name in GRADIENTS if name != "plain"])
 def test_every_gradient_can_sweep_its_radius(estimator):
-    name = "rho" if estimator == "sam" else "gradient.rho_max" if estimator == "gsam" else "gradient.rho"
+    name = "gradient.rho_max" if estimator == "gsam" else "gradient.rho"
     assert is_argument(Config(method="qgm", gradient=estimator), name, {name: 0.1})
 
 
 BAD = {
     "method lacks": (
         ["--sweep=method.rho=0,0.1", "--method=qgm"],
-        "sweep must not name rho for qgm, which has",
+        "sweep: method qgm takes .* got option 'rho'",
     ),
-    "no slowmo": (
-        ["--sweep=slowmo.beta=0,0.1"],
-        "slowmo.beta",
-    ),
-    "unknown": (["--sweep=learning_rat=1,2"], "did you mean.*an option of q_saddle, got 'learning_rat'"),
+    "unknown": (["--sweep=learning_rat=1,2"], "did you mean 'learning_rate'.* got 'learning_rat'"),
     "whole": (["--sweep=batch_size=16,x"], "sweep: batch_size must be an integer, got 'x'"),
     "bound": (["--sweep=agents=0,2"], "agents must be an integer >= 1 and <= 10000, got 0"),
     "choice": (["--sweep=method=qgm,qgmm"], "did you mean 'qgm'.*method must be one of .* got 'qgmm'"),
-    "truth": (["--sweep=method.nesterov=yes"], "sweep: nesterov must be true or false, got 'yes'"),
-    "twice": (["--sweep=method.beta=0.1,0.10"], "sweep of beta must name each value once, got '0.1,0.10'"),
+    "truth": (["--sweep=method.nesterov=yes"], "nesterov must be true or false, got 'yes'"),
+    "twice": (
+        ["--sweep=method.beta=0.1,0.10"],
+        "sweep of method.beta must name each value once, got '0.1,0.10'",
+    ),
     "seeds": (["--sweep=seeds=0,1"], "sweep must name seed, got 'seeds'"),
     "place": (["--sweep=devices=1,2"], "sweep must name what changes a number of a run, got 'devices'"),
-    "none": (["--sweep=beta"], "sweep must be SETTING:VALUE,VALUE,..., .* got 'beta'"),
+    "none": (["--sweep=method.beta"], "sweep must be SETTING=VALUE,VALUE,..., .* got 'method.beta'"),
+    "an option": (["--sweep=beta=0,0.9"], "did you mean 'method.beta'.* got 'beta'"),
     "impossible": (
         ["--sweep=topology=karate,les_miserables"],
         "topology=karate: topology 'karate' cannot have",
@@ -147,18 +149,18 @@ def test_a_mistake_in_a_sweep_is_one_line_and_leaves_nothing(case, tmp_path, cap
 
 def test_what_one_program_cannot_vary_is_refused_by_the_program():
     with pytest.raises(ValueError, match=r"sweep must name numbers on which a step .* got partition.alpha"):
-        build(Config(sweep="partition.alpha:0.1,1"))
+        build(Config(sweep="partition.alpha=0.1,1"))
 
 
 def test_whole_numbers_are_no_arguments():
     with pytest.raises(ValueError, match=r"sweep must name numbers on which a step .* got gradient.every"):
-        build(Config(method="qgm", gradient="looksam", sweep="gradient.every:2,3"))
+        build(Config(method="qgm", gradient="looksam", sweep="gradient.every=2,3"))
 
 
-@pytest.mark.parametrize("text", ["method.mu:0.1,7", "method.mu:7,0.1"])
+@pytest.mark.parametrize("text", ["method.mu=0.1,7", "method.mu=7,0.1"])
 def test_every_number_of_a_sweep_is_checked(text):
     with pytest.raises(ValueError, match=r"mu must be .* got 7"):
-        build(Config(method="gut", beta=0.0, nesterov=False, sweep=text))
+        build(Config(method="gut(beta=0.0)", sweep=text))
 
 
 def test_a_sweep_of_choices_makes_folders_and_a_table_and_goes_on(tmp_path, capsys):
@@ -169,9 +171,9 @@ def test_a_sweep_of_choices_makes_folders_and_a_table_and_goes_on(tmp_path, caps
     assert "test_accuracy, mean +- standard deviation over seeds (higher is better)" in told
     with (tmp_path / "one" / "sweep.csv").open() as file:
         rows = list(csv.reader(file))
-    assert rows[0] == ["method", "rho", "test_accuracy, %", "seeds"]
+    assert rows[0] == ["method", "method.rho", "test_accuracy, %", "seeds"]
     results = {name: json.loads((tmp_path / "one" / name / "result.json").read_text())
-               for name in ("method=dpsgd", "method=d_saddle")}  # fmt: skip
+               for name in ("method=dpsgd", "method=d_saddle-method.rho=0,0.2")}  # fmt: skip
     first, second = (100 * one["test_accuracy"] for one in results["method=dpsgd"]["trials"])
     spread = abs(first - second) / math.sqrt(2)
     assert rows[1] == ["dpsgd", "-", f"{(first + second) / 2:.2f} +- {spread:.2f}", "2"]
@@ -209,11 +211,15 @@ def estimator(radius=0.1):
 def test_options_of_things_that_are_brought_may_be_swept(tmp_path, capsys):
     (tmp_path / "mine.py").write_text(MINE)
     brought = {"method": f"{tmp_path / 'mine.py'}:method", "gradient": f"{tmp_path / 'mine.py'}:estimator"}
-    found = swept(tmp_path / "run", "strength:0.5,1 rounds:1,2 radius:0,0.1", **brought)
-    together = "method.strength:0.5,1 gradient.radius:0,0.1"
-    assert names(found) == {"method.rounds=1": together, "method.rounds=2": together}
+    found = swept(
+        tmp_path / "run", "method.strength=0.5,1 method.rounds=1,2 gradient.radius=0,0.1", **brought
+    )
+    together = "method.strength=0.5,1 gradient.radius=0,0.1"
+    assert names(found) == {
+        f"method.strength=0.5,1-method.rounds={rounds}-gradient.radius=0,0.1": together for rounds in (1, 2)
+    }
     given = [f"--{name}={value}" for name, value in brought.items()]
-    command = [*given, *TINY, "--sweep=strength=0.5,1", f"--workdir={tmp_path / 'run'}"]
+    command = [*given, *TINY, "--sweep=method.strength=0.5,1", f"--workdir={tmp_path / 'run'}"]
     assert cli.main(["saddle", "train", *command]) == 0
     half, whole = json.loads((tmp_path / "run" / "result.json").read_text())["trials"]
     alone = [*given[1:], f"--method={brought['method']}(strength=0.5)", *TINY]
@@ -221,5 +227,5 @@ def test_options_of_things_that_are_brought_may_be_swept(tmp_path, capsys):
     result = json.loads((tmp_path / "alone" / "result.json").read_text())
     assert half["test_loss"] == pytest.approx(result["test_loss"], rel=1e-4)
     assert half["test_loss"] != pytest.approx(whole["test_loss"], rel=1e-2)
-    assert cli.main(["saddle", "train", *command[:-2], "--sweep=strenght=1,2"]) == 2
+    assert cli.main(["saddle", "train", *command[:-2], "--sweep=method.strenght=1,2"]) == 2
     assert "got 'strenght'" in capsys.readouterr().err

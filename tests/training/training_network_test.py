@@ -231,7 +231,7 @@ def test_a_run_on_a_bad_network_goes_on_bit_for_bit(tmp_path):
 @pytest.mark.parametrize("agents_per_call", [0, 12], ids=["in turn", "at once"])
 def test_swept_faults_are_the_runs_they_would_be_alone(agents_per_call, tmp_path):
     """One program; each seed and share of lost messages is a run of its own, down to its books and clocks."""
-    sweep = "faults.drop:0,0.4 faults.offline:0,0.3"
+    sweep = "faults.drop=0,0.4 faults.offline=0,0.3"
     config = small(seeds="0,1", sweep=sweep, agents_per_call=agents_per_call, **TIMED)
     result = loop.train(config, tmp_path / "all", QUIET)
     lines = run_folder.read_metrics(tmp_path / "all")
@@ -259,7 +259,7 @@ def test_swept_faults_are_the_runs_they_would_be_alone(agents_per_call, tmp_path
 def test_every_verb_reads_such_runs(tmp_path, capsys):
     folder, out = tmp_path / "runs", tmp_path / "out"
     out.mkdir()
-    loop.train(small(**TIMED, sweep="faults.drop:0,0.4", **faults("offline=0.2")), folder / "swept", QUIET)
+    loop.train(small(**TIMED, sweep="faults.drop=0,0.4", **faults("offline=0.2")), folder / "swept", QUIET)
     loop.train(small(**TIMED, **faults("drop=0.2")), folder / "one", QUIET)
     both = [str(folder / "swept"), str(folder / "one")]
     for x in ("epoch", "step", "bytes", "passes", "seconds"):
@@ -299,20 +299,19 @@ def test_a_run_whose_file_of_times_has_gone_can_still_be_read(tmp_path, capsys):
     ("changes", "said"),
     [
         ({"method": "qgm"}, "qgm, momentum 0.9 (Nesterov), weight decay 0.0001, gamma 1"),
-        ({"nesterov": False, "gamma": 0.5},
-         "dpsgd, momentum 0.9 (heavy ball), weight decay 0.0001, gamma 0.5"),
+        ({"method": "dpsgd(nesterov=False, gamma=0.5)"},
+         "dpsgd(nesterov=False, gamma=0.5), momentum 0.9, weight decay 0.0001"),
         ({"method": "push_diging", "topology": "directed_ring"}, "push_diging, weight decay 0.0001"),
         ({"method": "qgm(gossip=choco(sign, gamma=0.4))"},
          "qgm(gossip=choco(sign, gamma=0.4)), momentum 0.9 (Nesterov), weight decay 0.0001"),
-        ({"method": "beer", "compressor": "sign"}, "beer, weight decay 0.0001, gamma 1, sign"),
+        ({"method": "beer(compressor=sign)"}, "beer(compressor=sign), weight decay 0.0001, gamma TODO"),
         ({"method": "kgt"}, "kgt, weight decay 0.0001, gamma 1, gossip in every 5th step"),
         ({"method": "gradient_tracking(beta=0.5)"},
          "gradient_tracking(beta=0.5), weight decay 0.0001, gamma 1"),
-        ({"method": "q_saddle", "ascent_every": 5, "sweep": "rho:0,0.1 gamma:0.5,1"},
-         "q_saddle, sam(rho=swept, every=5), momentum 0.9 (Nesterov), weight decay 0.0001, gamma swept"),
-        ({"gradient": "looksam(every=3)", "slowmo": "slowmo(every=4)", "compressor": "top_k(0.3)"},
-         "dpsgd, looksam(rho=0.1, every=3, alpha=0.7), momentum 0.9 (Nesterov), weight decay 0.0001, "
-         "gamma 1, slowmo(every=4), top_k(0.3) (choco order)"),
+        ({"method": "q_saddle(ascent_every=5)", "sweep": "method.rho=0,0.1 method.gamma=0.5,1"},
+         "q_saddle(ascent_every=5), sam(rho=swept, every=5), momentum 0.9 (Nesterov), weight decay 0.0001, gamma swept"),
+        ({"gradient": "looksam(every=3)", "method": "slowmo(dpsgd(compressor=top_k(0.3)), every=4)"},
+         "slowmo(dpsgd(compressor=top_k(0.3)), every=4), looksam(rho=0.1, every=3, alpha=0.7), TODO"),
     ],
     ids=str,
 )  # fmt: skip
