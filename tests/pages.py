@@ -53,7 +53,9 @@ MINUTES = {
         "--model=logistic --epochs=1 --eval_every_epochs=1"
     ),
     "bin/saddle compare": "--model=logistic --epochs=1",
-    "bin/saddle compare --compare=method=dpsgd,qgm,ngm": ("--model=logistic --epochs=1 --compare=method=cga --seeds=0"),
+    "bin/saddle compare --compare=method=dpsgd,qgm,ngm": (
+        "--model=logistic --epochs=1 --compare=method=cga --seeds=0"
+    ),
     "bin/saddle compare --compare=method=qgm --compare=gradient=": (
         "--model=logistic --epochs=1 --compare=gradient=plain,gsam --seeds=0"
     ),

@@ -10,7 +10,7 @@ from typing import Any
 
 _DIGITS = 18  # of a whole number in a user's text
 # What other libraries and papers call our settings and options.
-_ALSO_CALLED = {
+ALSO_CALLED = {
     "lr": "learning_rate",
     "eta": "learning_rate",
     "wd": "weight_decay",
@@ -119,7 +119,7 @@ def suggestion(value: Any, names: Collection[str]) -> str:
 
 def nearest(value: Any, names: Collection[str]) -> str | None:
     """Returns the name that the user may have meant: a synonym from the field, or the most similar name."""
-    usual = _ALSO_CALLED.get(str(value))
+    usual = ALSO_CALLED.get(str(value))
     if usual in names:
         return usual
     return next(iter(difflib.get_close_matches(str(value), list(names), n=1)), None)

@@ -174,9 +174,11 @@ def parse(options: flags.FlagValues, words: Sequence[str], arguments: Sequence[s
     try:
         values = options(["saddle", *words])[1:]
     except flags.UnrecognizedFlagError as error:
-        found = _option_of_method(error.flagname, options) or checks.nearest(
-            error.flagname, names_of(options)
-        )
+        found = checks.nearest(error.flagname, names_of(options))
+        if "method" in options:
+            from saddle_jax.settings.config import Config, option_meant
+
+            found = option_meant(Config(), error.flagname) or found
         hint = f"; did you mean '--{found}'?" if found else ""
         raise ArgumentError(f"there is no option --{error.flagname} here{hint}") from error
     except flags.Error as error:
@@ -189,17 +191,6 @@ def parse(options: flags.FlagValues, words: Sequence[str], arguments: Sequence[s
         names = " ".join(arguments) or "nothing"
         raise ArgumentError(f"arguments must be {names} and options, got {' '.join(values) or 'nothing'}")
     return values
-
-
-def _option_of_method(name: str, options: flags.FlagValues) -> str | None:
-    """Returns method.rho for rho, an option of what a setting names."""
-    if "method" not in options:
-        return None
-    from saddle_jax.settings.config import Config, lacks
-    from saddle_jax.settings.sweep import SPEC_SETTINGS
-
-    named = (f"{whose}.{name}" for whose in SPEC_SETTINGS)
-    return next((each for each in named if not lacks(Config(), each)), None)
 
 
 def _define_option(options: flags.FlagValues, name: str) -> None:

@@ -159,10 +159,16 @@ def unknown_name(config: "Config", name: str) -> ArgumentError:
         spec = trials.spec_with_options(own[0], text)
         thing, options = (spec.name, registry_of(own[0]).options(spec)) if spec else (text, {})
         takes = f"{own[0]} {thing} takes {', '.join(options) or 'no options'}"
-        return ArgumentError(f"{suggestion(own[1], options)}sweep: {takes}, got option {own[1]!r}")
-    named = [f"{whose}.{name}" for whose in trials.SPEC_SETTINGS if not lacks(config, f"{whose}.{name}")]
-    hint = f"did you mean '{named[0]}'? " if named else suggestion(name, Config.__dataclass_fields__)
+        return ArgumentError(f"{suggestion(own[1], options)}{takes}, got option {own[1]!r}")
+    option = option_meant(config, name)
+    hint = f"did you mean '{option}'? " if option else suggestion(name, Config.__dataclass_fields__)
     return ArgumentError(f"{hint}sweep must name a setting, or an option such as method.NAME, got {name!r}")
+
+
+def option_meant(config: "Config", name: str) -> str | None:
+    """Returns "method.rho" for rho, the first option of what the settings name that is called so."""
+    named = (f"{whose}.{checks.ALSO_CALLED.get(name, name)}" for whose in trials.SPEC_SETTINGS)
+    return next((each for each in named if not lacks(config, each)), None)
 
 
 def value_of(config: "Config", name: str) -> Any:

@@ -95,17 +95,16 @@ def runs_of_sweep(
             own = {name: values for name, values in numbers.items() if name not in lacking}
             together = _shared(bare, own) if single_program else {}
             apart = {name: values for name, values in own.items() if name not in together}
-            for combination in product(apart):
-                here = {**place, **combination}
-                path = folder / _name(axes, here, together) if below or here else folder
-                _add(found, path, _changed(bare, combination), together)
-        except UserCodeError:  # it would be reported for every value
-            raise
         except ArgumentError as error:
-            if not place or any(_is_users(value) for value in place.values()):
-                raise
-            found.refused.append(f"{_name(axes, place)}: {error}")
+            _refuse(found, _name(axes, place), place, error)
             continue
+        for combination in product(apart):
+            here = {**place, **combination}
+            path = folder / _name(axes, here, together) if below or here else folder
+            try:
+                _add(found, path, _changed(bare, combination), together)
+            except ArgumentError as error:
+                _refuse(found, path.name, here, error)
         had |= {*fixed, *numbers} - {*lacking}
         if lacking and place:
             whose = ", ".join(map(str, place.values()))
@@ -239,13 +238,15 @@ def _add(found: Runs, path: pathlib.Path, config: Config, together: Mapping[str,
     """Adds the run of some settings, whose program takes some numbers together."""
     if path in found.runs:  # settings that differ in letters which a folder's name cannot have
         path = path.with_name(f"{path.name}-{hashlib.sha256(repr(config).encode()).hexdigest()[:6]}")
-    try:
-        sweep = " ".join(f"{name}={_listed(values)}" for name, values in together.items())
-        found.runs[path] = checked(dataclasses.replace(config, sweep=sweep))
-    except UserCodeError:
-        raise
-    except ArgumentError as error:
-        found.refused.append(f"{path.name}: {error}")
+    sweep = " ".join(f"{name}={_listed(values)}" for name, values in together.items())
+    found.runs[path] = checked(dataclasses.replace(config, sweep=sweep))
+
+
+def _refuse(found: Runs, name: str, place: Mapping[str, Any], error: ArgumentError) -> None:
+    """Notes what cannot be run, unless it is all there is, or user code that would fail for every value."""
+    if not place or isinstance(error, UserCodeError) or any(map(_is_users, place.values())):
+        raise error
+    found.refused.append(f"{name}: {error}")
 
 
 def _name(axes: Axes, place: Mapping[str, Any], together: Axes | None = None) -> str:

@@ -104,7 +104,7 @@ BAD = {
     ),
     "positional": (["train", "now"], "arguments must be nothing and options, got now"),
     "compare": (["compare", "--compare=method=qgm"], "workdir must be given"),
-    "seeds": (["compare", "--seeds=a", "--workdir=x"], "seeds must be whole numbers, got a"),
+    "seeds": (["compare", "--seeds=a", "--workdir=x"], "seeds must be whole numbers >= 0 .* got 'a'"),
     "list": (["list", "/nowhere"], "DIR must be a folder, got '/nowhere'"),
     "evaluate": (["evaluate", "/nowhere"], "/nowhere holds no run: config.json is missing"),
     "data verb": (

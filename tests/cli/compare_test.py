@@ -192,7 +192,7 @@ def test_methods_and_gradients_are_listed_and_described(capsys):
     assert cli.main(["saddle", "methods"]) == 0
     assert re.search(r"^kgt +2/5 +1 +2 +yes +doubly stochastic", capsys.readouterr().out, re.M)
     assert cli.main(["saddle", "methods", "gut"]) == 0
-    assert "--method='gut(point=mixed)'" in capsys.readouterr().out
+    assert "--method='gut(beta=0.9)'" in capsys.readouterr().out
     assert cli.main(["saddle", "methods", "--gradients"]) == 0
     assert re.search(r"^esam +1.5", capsys.readouterr().out, re.M)
     assert cli.main(["saddle", "methods", "--gradients", "looksam", "--json"]) == 0
