@@ -190,11 +190,11 @@ def compare(options: flags.FlagValues, out: Output) -> int:
     if status == signals.STATUS:
         return status
     if ended:
-        _show_compared(ended, axes, options, out)
+        _show_compared(ended, axes, [*fixed], options, out)
     return status or (MISTAKE if found.refused else 0)
 
 
-def _show_compared(ended: Any, axes: Any, options: flags.FlagValues, out: Output) -> None:
+def _show_compared(ended: Any, axes: Any, fixed: list[str], options: flags.FlagValues, out: Output) -> None:
     """Prints and writes the scores of a comparison, their intervals and differences, and draws the curves."""
     from saddle_jax.report.comparisons import cells_of, comparison, differences, intervals, numbers
     from saddle_jax.report.figures import plot_curves
@@ -202,7 +202,7 @@ def _show_compared(ended: Any, axes: Any, options: flags.FlagValues, out: Output
     from saddle_jax.runs.table import headline_of, load_runs
 
     folder, runs = pathlib.Path(options.workdir), load_runs(ended)
-    cells, headline = cells_of(runs, axes), headline_of(runs)
+    cells, headline = cells_of(runs, axes, fixed), headline_of(runs)
     alone, between = numbers(cells, axes, headline), differences(cells, axes)
     seeds = max((len(cell.scores) for cell in cells.values()), default=0)
     title = (

@@ -1,7 +1,7 @@
 """Tables of comparisons: scores on a grid, paired differences over seeds, and later evaluations."""
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from saddle_jax.base.statistics import signed
@@ -9,7 +9,7 @@ from saddle_jax.runs.schema import Measure
 from saddle_jax.runs.source_files import short
 from saddle_jax.runs.table import NUMBERS, Cell, Run, cells_by, seeds_of
 from saddle_jax.settings.config import lacks, value_of
-from saddle_jax.settings.sweep import name_of
+from saddle_jax.settings.sweep import name_of, without
 from saddle_jax.training import evaluation
 from saddle_jax.training.build import Trial
 
@@ -19,12 +19,18 @@ _LACKS = object()  # the value of an option that a method does not have
 _ROWS = ("method", "topology")  # what the rows of a table stand for, if they are compared
 
 
-def cells_of(runs: Iterable[Run], axes: Axes) -> dict[tuple[Any, ...], Cell]:
-    """Returns the cells of runs by the values that are compared."""
+def cells_of(runs: Iterable[Run], axes: Axes, fixed: Collection[str] = ()) -> dict[tuple[Any, ...], Cell]:
+    """Returns the cells of runs by the values that are compared.
+
+    Options such as "method.rho" that are compared, or `fixed` for all methods, are no part of a method's name.
+    """
 
     def key(run: Run) -> tuple[Any, ...]:
+        named = without(run.config.to_json(), {name for name in (*axes, *fixed) if "." in name})
         return tuple(
-            _LACKS if lacks(run.config, name) else _text(short(name, value_of(run.config, name)))
+            _LACKS
+            if lacks(run.config, name)
+            else _text(short(name, named[name] if name in named else value_of(run.config, name)))
             for name in axes
         )
 

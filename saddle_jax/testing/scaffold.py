@@ -13,7 +13,7 @@ from saddle_jax.base.checks import ArgumentError
 SETTINGS = {
     "method": "method",
     "gradient": "gradient",
-    "compressor": "compressor",
+    "compressor": "method.compressor",
     "graph": "topology",
     "model": "model",
     "dataset": "dataset",

@@ -47,7 +47,7 @@ BAD = {
         ["train", "--method=qsaddle"],
         "did you mean 'q_saddle'.*method must be one of .* got 'qsaddle'",
     ),
-    "range": (["train", "--method.gamma=1.5"], "gamma must be a number > 0 and <= 1, got 1.5"),
+    "range": (["train", "--method.gamma=1.5"], "gamma must be below 1.5 on .* got 1.5"),
     "compressor": (
         ["train", "--method.compressor=quantise8"],
         "compressor must be one of .* got 'quantise8'",

@@ -24,7 +24,7 @@ BAD = {
     "tree": (["--compare=method=relay_sgd"], "topology must be a tree for relay_sgd"),
     "option of none": (
         ["--compare=method=sgp", "--method.gamma=2"],
-        "method sgp takes .* got option 'gamma'",
+        "sgp has no option|takes .* got option 'gamma'",
     ),
     "no file": (
         ["--compare=method=dpsgd,none.py:method"],

@@ -153,7 +153,7 @@ JSON = {
     "methods": (["methods", "qgm"], lambda found: found[0]["passes"] == 1),
     "gradients": (["methods", "--gradients"], lambda found: "sam" in [one["name"] for one in found]),
     "cost": (["reproduce", "costs", "--table=1"], lambda found: found[0]["paper_gb"] > 0),
-    "settings": (["settings", "--method.rho=0.2"], lambda found: {"rho": 0.2}.items() <= {
+    "settings": (["settings", "--method=q_saddle", "--method.rho=0.2"], lambda found: {"method": "q_saddle(rho=0.2)"}.items() <= {
         one["setting"]: one["value"] for one in found
     }.items()),
     "topology": (["topology", "ring", "5"], lambda found: found["degrees"] == [[2] * 5]),

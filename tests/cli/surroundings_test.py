@@ -69,7 +69,7 @@ def test_a_platform_that_is_not_here(tmp_path):
         (["train", f"--seeds={'0' * 5000}"], "seeds must be whole numbers >= 0 with commas between"),
         (["train", f"--devices={'1' * 5000}"], "devices must be auto or a whole number >= 1, got"),
         (["topology", "ring", "4" * 5000], "AGENTS"),
-        (["train", f"--method.compressor=quantize{'4' * 5000}"], "compressor"),
+        (["train", f"--method.compressor=quantize{'4' * 5000}"], "method"),
         (
             ["reproduce", "theory", f"--steps={MANY}"],
             "steps must be an integer >= 1 and <= 1000000",

@@ -7,10 +7,9 @@ from typing import Any, NamedTuple
 from saddle_jax.base.statistics import Summary, summarise
 from saddle_jax.report.sharpness import Sharp
 from saddle_jax.report.tables import NAMES
-from saddle_jax.runs.run_name import safe
 from saddle_jax.runs.table import Cell
 
-BASE, SADDLE = "qgm", "q_saddle(rho=0.2)"
+BASE, SADDLE = "qgm", "q_saddle"
 _WIDTH = 80
 _INTRODUCTION = (
     "Ten agents in a ring learn to read digits. Each holds images of few classes (Dirichlet, alpha 0.001) "
@@ -44,7 +43,7 @@ def shown(cells: Mapping[tuple[Any, ...], Cell], runs: Sequence[Sharp]) -> Shown
             [
                 entry["lambda_max"]
                 for run in runs
-                if run.family.startswith(safe(f"method={method}"))
+                if run.family.startswith(f"method={method}")
                 for entry in run.stages
                 if entry["lambda_max"] is not None
             ]
