@@ -83,7 +83,7 @@ def _saddle_version(base: Callable[..., Method], name: str, about: str) -> Calla
         "    Args:\n"
         "      rho: radius of SAM's perturbation, >= 0; 0 is the plain gradient.\n"
         "      ascent_every: perturb in every N-th step only, `every` of `sj.sam`.\n"
-        "      ascent_reuse: perturb with the last perturbation in the steps between, `reuse` of `sj.sam`.\n\n"
+        "      ascent_reuse: perturb with the last perturbation in between, `reuse` of `sj.sam`.\n\n"
         f"    >>> sj.{name}(sj.ring(10), 0.1).gradient\n    sam(rho=0.05)\n    "
     )
     return printed(factory)

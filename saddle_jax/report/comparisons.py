@@ -4,12 +4,13 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from saddle_jax.base.registry import Spec
 from saddle_jax.base.statistics import signed
 from saddle_jax.runs.schema import Measure
 from saddle_jax.runs.source_files import short
 from saddle_jax.runs.table import NUMBERS, Cell, Run, cells_by, seeds_of
 from saddle_jax.settings.config import lacks, value_of
-from saddle_jax.settings.sweep import name_of
+from saddle_jax.settings.sweep import SPEC_SETTINGS, name_of, spec_with_options
 from saddle_jax.training import evaluation
 from saddle_jax.training.build import Trial
 
@@ -24,11 +25,30 @@ def cells_of(runs: Iterable[Run], axes: Axes) -> dict[tuple[Any, ...], Cell]:
 
     def key(run: Run) -> tuple[Any, ...]:
         return tuple(
-            _LACKS if lacks(run.config, name) else _text(short(name, value_of(run.config, name)))
-            for name in axes
+            _LACKS if lacks(run.config, name) else _text(_compared(run, name, values))
+            for name, values in axes.items()
         )
 
     return cells_by(runs, key)
+
+
+def _compared(run: Run, name: str, values: Sequence[Any]) -> Any:
+    """Returns which of the compared values a run has; its method may have further options than was said."""
+    own, texts = short(name, value_of(run.config, name)), [short(name, value) for value in values]
+    if name not in SPEC_SETTINGS or own in texts:
+        return own
+    spec = spec_with_options(name, own)
+    return max(
+        (text for text in texts if _includes(spec, spec_with_options(name, text))), key=len, default=own
+    )
+
+
+def _includes(spec: Spec | None, part: Spec | None) -> bool:
+    """Returns whether a spec is another one with, perhaps, further options."""
+    if spec is None or part is None:
+        return False
+    given = dict(spec.kwargs)
+    return spec[:2] == part[:2] and all(pair in given.items() for pair in part.kwargs)
 
 
 def _places(axes: Axes) -> list[dict[str, Any]]:

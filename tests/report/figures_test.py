@@ -48,7 +48,9 @@ def test_compression_of_models_is_the_mean_over_seeds_with_a_band(tmp_path, draw
     ]
     other = folders.write_run(
         tmp_path / "q",
-        dataclasses.replace(COMPRESSED, method="q_saddle(compressor=quantize(8))", partition="dirichlet(0.5)"),
+        dataclasses.replace(
+            COMPRESSED, method="q_saddle(compressor=quantize(8))", partition="dirichlet(0.5)"
+        ),
         lines=models(0.5),
     )
     figures.draw("compression", [*seeds, other], tmp_path / "out.png")
@@ -118,7 +120,9 @@ def test_bits_are_what_was_sent(tmp_path, drawn):
     runs = []
     for compressor, (bits, scores) in cases.items():
         for seed, score in enumerate(scores):
-            config = dataclasses.replace(COMPRESSED, method=folders.with_compressor("qgm", compressor), seed=seed)
+            config = dataclasses.replace(
+                COMPRESSED, method=folders.with_compressor("qgm", compressor), seed=seed
+            )
             end = {"test_accuracy": score, "bytes_sent_per_agent": bits * 8 * 2 * 100 // 8}
             runs.append(folders.write_run(tmp_path / f"{compressor}{seed}", config, result=end))
     runs.append(

@@ -102,6 +102,22 @@ def test_a_grid_in_numbers_and_differences(tmp_path):
     ]
 
 
+def test_a_run_belongs_to_the_compared_value_whose_options_it_has(tmp_path):
+    methods = ("qgm(mu=0.5)", "qgm(mu=0.5, beta=0.3)", "q_saddle(beta=0.3)", "dpsgd")
+    for number, method in enumerate(methods):
+        config = dataclasses.replace(SMALL, method=method)
+        write_run(tmp_path / f"{number}", config, result={"test_accuracy": number / 10})
+    runs = load_runs([tmp_path / f"{number}" for number in range(4)])
+    axes = {"method": ["qgm", "qgm(beta=0.3)", "q_saddle"]}
+    found = {key: cell.scores for key, cell in cells_of(runs, axes).items()}
+    assert found == {
+        ("qgm",): (0.0,),
+        ("qgm(beta=0.3)",): (10.0,),
+        ("q_saddle",): (20.0,),
+        ("dpsgd",): (30.0,),
+    }
+
+
 def test_latex_has_rules_of_booktabs_and_the_papers_names():
     text = as_latex([["method", "a_b"], ["q_saddle every 5", "71.2 +- 0.4"], ["gut(mu=0.5)", "5 % & {~}"]])
     assert text.splitlines() == [

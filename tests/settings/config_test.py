@@ -140,7 +140,8 @@ def test_train_makes_its_settings_once(tmp_path, monkeypatch):
         check(self)
 
     monkeypatch.setattr(Config, "__post_init__", counted)
-    given = ["--model=logistic", "--agents=2", "--epochs=1", "--devices=1", "--method=qgm", "--method.beta=0.5"]
+    given = ["--model=logistic", "--agents=2", "--epochs=1", "--devices=1"]
+    given += ["--method=qgm", "--method.beta=0.5"]
     assert main(["saddle", "train", "--quiet", *given, f"--workdir={tmp_path / 'run'}"]) == 0
     ours, recorded = made
     assert ours.method == "qgm(beta=0.5)"
