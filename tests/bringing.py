@@ -13,7 +13,7 @@ import saddle_jax as sj
 from saddle_jax.compression.signs import Sign
 
 
-def method(topology, learning_rate, beta=0.9, weight_decay=0.0, compressor=None, *, name="mine"):
+def method(topology, learning_rate, beta=0.9, weight_decay=1e-4, compressor=None, *, name="mine"):
     """Makes it.
 
     Args:

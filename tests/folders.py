@@ -75,6 +75,11 @@ def metrics(factor=1.0, count=8, **more):
     return lines
 
 
+def with_compressor(method, compressor):
+    """The text of a method with a compressor."""
+    return method if compressor == "none" else f"{method}(compressor={compressor})"
+
+
 def cell(percents, diverged=0, seeds=()):
     """A cell of these accuracies."""
     return Cell(tuple(percent / 100 for percent in percents), diverged, seeds=seeds)

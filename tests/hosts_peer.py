@@ -44,7 +44,7 @@ def decode_own_agents_alone():
     trial = program.trial
     counted = Counted(trial.dataset.train["inputs"])
     dataset = dataclasses.replace(trial.dataset, train={**trial.dataset.train, "inputs": counted})
-    streamed = dataclasses.replace(program, trials=(dataclasses.replace(trial, dataset=dataset),))
+    streamed = dataclasses.replace(program, trials=(dataclasses.replace(trial, data=dataset),))
     tree, order, _ = next(batches.streamed(streamed, 0))
     samples = np.asarray(trial.batches.step(0, 0)[0])  # [7, 8]
     own = samples[:4] if jax.process_index() == 0 else np.concatenate([samples[4:], samples[:1]])  # one idle

@@ -60,6 +60,7 @@ def cga(
       weight_decay: coupled L2, added to the aggregated gradient.
       margin: the least weight v >= 0 of a neighbour's gradient beside w_ij; 0.5 in the authors' code, 0 in
         the paper.
+      self_gradient: as of `sj.ngm`: at the "current" model or at the "mixed" one.
       compressor: the operator Q on cross-gradients, `sj.sign()` in CompCGA; models are sent as they are.
 
     >>> method, x = sj.cga(sj.complete(2), 0.1, beta=0.0, weight_decay=0.0), jnp.array([0.0, 2.0])

@@ -80,7 +80,10 @@ def _saddle_version(base: Callable[..., Method], name: str, about: str) -> Calla
     factory.__signature__ = inspect.Signature([*own, *inherited], return_annotation=Method)  # type: ignore[attr-defined]
     factory.__doc__ = (
         f"Makes {about}: `sj.saddle` of `sj.{base.__name__}`, whose other options it takes.\n\n"
-        "    `rho`, `ascent_every` and `ascent_reuse` are those of `sj.sam`.\n\n"
+        "    Args:\n"
+        "      rho: radius of SAM's perturbation, >= 0; 0 is the plain gradient.\n"
+        "      ascent_every: perturb in every N-th step only, `every` of `sj.sam`.\n"
+        "      ascent_reuse: perturb with the last perturbation in between, `reuse` of `sj.sam`.\n\n"
         f"    >>> sj.{name}(sj.ring(10), 0.1).gradient\n    sam(rho=0.05)\n    "
     )
     return printed(factory)

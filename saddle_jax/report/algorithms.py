@@ -23,6 +23,7 @@ from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.registry import parameters_of, parse
 from saddle_jax.base.types import Tree
 from saddle_jax.core.comm_cost import comm_cost, passes_per_step
+from saddle_jax.core.gossip import exact
 from saddle_jax.core.method import Method
 from saddle_jax.core.topology import Stochasticity
 from saddle_jax.methods import METHODS, WRAPPERS
@@ -215,7 +216,7 @@ def options_of_method(name: str) -> list[Option]:
     factory = METHODS.factory(name)
     ours = [METHODS[each] for each in METHODS.ours]
     relatives = [each for each in ours if each.__module__ == getattr(factory, "__module__", None)]
-    return options_of(factory, [*relatives, METHODS["dpsgd"]])
+    return options_of(factory, [*relatives, METHODS["dpsgd"], exact, GRADIENTS["sam"]])
 
 
 def options_of_gradient(name: str) -> list[Option]:

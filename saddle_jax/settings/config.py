@@ -397,7 +397,9 @@ class Config:
         return bool(self.seeds or self.sweep)
 
     def each(self) -> "list[Config]":
-        """Returns the settings of each run by itself; a single run has one."""
+        """Returns the settings of each run by itself; of a single run these."""
+        if not self.has_trials:
+            return [self]
         return [
             dataclasses.replace(self, seeds="", sweep="", **trials.in_settings(vars(self), setting))
             for setting in trials.settings_of(self.seeds, self.sweep)

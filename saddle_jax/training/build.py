@@ -502,7 +502,7 @@ def check_one_program(trial: Trial) -> None:
     """Checks that everything which the settings sweep can be one program."""
     config = trial.config
     numbers = parse_sweep(config.sweep)
-    base = dataclasses.replace(config, seeds="", sweep="")
+    base = dataclasses.replace(config, seeds="", sweep="") if numbers else config
     for name in numbers:
         if not is_one_program(base, name, numbers, trial):
             raise ArgumentError(

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from saddle_jax import models
-from saddle_jax.base.registry import is_object, parameters_of
+from saddle_jax.base.registry import Spec, is_object, parameters_of
 from saddle_jax.core.comm_cost import passes_per_step, readable
 from saddle_jax.core.method import Method
 from saddle_jax.core.trees import layer_names
@@ -31,7 +31,7 @@ from saddle_jax.settings import network
 from saddle_jax.settings.config import Config
 from saddle_jax.settings.sweep import name_of, numbers_of, own_option, parse_sweep
 from saddle_jax.tasks.objectives import Objective, scored
-from saddle_jax.training.build import Trial, options_of
+from saddle_jax.training.build import Trial
 from saddle_jax.training.program import Program
 from saddle_jax.version import __version__
 
@@ -45,22 +45,34 @@ def of_method(config: Config, method: Method) -> str:
     """Names the method and its estimator, with the options in force that its text does not give."""
     own = [own_option(name) for name in parse_sweep(config.sweep)]
     swept = {option[1] for option in own if option and option[0] in ("method", "gradient")}
-    given = set() if is_object(config.method) else set(METHODS.given(config.method)) - swept
-    options = {name: value for name, value in options_of(method).items() if name not in given}
+    arguments, given = _innermost(method, {} if is_object(config.method) else METHODS.given(config.method))
+    if arguments.get("gossip") is not None:
+        given = {**given, "gamma": None}  # which the gossip has
+    options = {name: value for name, value in arguments.items() if name not in given}
     parts = [config.method]
     if not method.gradient.is_linear:
         name = method.gradient.name
         parts.append(re.sub(r"rho=[^,)]*", f"rho={_SWEPT}", name) if "rho" in swept else name)
     meanings = {"beta": "momentum", "mu": "mu", "weight_decay": "weight decay", "gamma": "gamma"}
     for name, meaning in meanings.items():
-        value = _SWEPT if name in swept else options.get(name)
+        value = _SWEPT if name in swept and arguments == method.arguments else options.get(name)
         if isinstance(value, str | int | float):
-            kind = {True: " (Nesterov)", False: " (heavy ball)"}.get(options.get("nesterov"), "")
+            nesterov = options.get("nesterov")
+            kind = "" if nesterov is None else " (Nesterov)" if nesterov else " (heavy ball)"
             number = value if isinstance(value, str) else f"{value:g}"
             parts.append(f"{meaning} {number}{kind if name == 'beta' else ''}")
     if options.get("local_steps", 1) > 1:
         parts.append(f"gossip in every {_ordinal(options['local_steps'])} step")
     return ", ".join(parts)
+
+
+def _innermost(method: Method, given: Mapping[str, Any]) -> tuple[dict[str, Any], Mapping[str, Any]]:
+    """Returns the arguments of the method within all that wrap it, and those that its text gives."""
+    arguments = method.arguments
+    while isinstance(inner := arguments.get("method"), Method):
+        text = given.get("method")
+        arguments, given = inner.arguments, METHODS.given(text) if isinstance(text, Spec) else {}
+    return arguments, given
 
 
 def of_data(trial: Trial) -> str:

@@ -29,7 +29,7 @@ from saddle_jax.settings.config import (
     lacks,
     unknown_name,
 )
-from saddle_jax.settings.sweep import in_settings, option_value, own_option, parse_axes
+from saddle_jax.settings.sweep import SPEC_SETTINGS, in_settings, option_value, own_option, parse_axes
 from saddle_jax.training.build import build_method, is_one_program, small_models
 from saddle_jax.training.memory import fits
 from saddle_jax.training.program import build
@@ -217,7 +217,7 @@ def _value(name: str, text: str) -> Any:
         wanted = {bool: "true or false", int: "an integer", float: "a number"}[kind]  # type: ignore[index]
         raise ArgumentError(f"sweep: {name} must be {wanted}, got {text!r}") from error
     check_setting(name, value)
-    return value
+    return str(parse(name, value)) if name in SPEC_SETTINGS else value
 
 
 def _shared(config: Config, numbers: Axes) -> dict[str, Sequence[float]]:

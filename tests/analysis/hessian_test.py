@@ -192,7 +192,7 @@ def test_a_convolutional_networks_products_on_training_chunks_are_those_of_the_w
     flat, unravel = ravel_pytree(params)
 
     def loss(vector):  # independent of the package's loss: by hand from the logits
-        logits = made.parts.model("plain").apply(unravel(vector), whole["inputs"])
+        logits = made.network_of("plain").apply(unravel(vector), whole["inputs"])
         picked = logits[jnp.arange(40), whole["targets"]]
         return jnp.mean(jax.nn.logsumexp(logits, axis=1) - picked)
 

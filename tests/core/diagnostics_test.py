@@ -31,7 +31,7 @@ def two_steps(method, problem):
 
 def test_cross_gradients_layer_by_layer():
     problem, compressor = Problem(5), sj.top_k(0.5)
-    method = sj.ngm(IRREGULAR, 0.1, compressor=compressor)
+    method = sj.ngm(IRREGULAR, 0.1, weight_decay=0.0, compressor=compressor)
     (params, state), (_, after), metrics = two_steps(method, problem)
     pairs = [(i, k) for i in range(5) for k in range(5) if IRREGULAR.occupied[i, k]]
     # e_ij is what compression held back: after the step, exactly p - Q(p).
@@ -63,7 +63,7 @@ def test_models_layer_by_layer():
     params, updates = (
         {"a": random.normal(size=(5, 4)), "b": random.normal(size=(5, 2, 2))} for _ in range(2)
     )
-    method = sj.dpsgd(sj.ring(5), 1.0, compressor=sj.top_k(0.5))
+    method = sj.dpsgd(sj.ring(5), 1.0, beta=0.0, weight_decay=0.0, compressor=sj.top_k(0.5))
     stacked, batch = (jax.tree.map(jnp.asarray, tree) for tree in (params, updates))
 
     def loss_fn(params, batch):  # whose gradient is -batch
@@ -97,7 +97,7 @@ def test_where_nothing_was_compressed_there_is_no_contraction_to_measure():
 
 def test_a_run_writes_layers_as_lists_and_agents_one_by_one(tmp_path):
     config = Config(
-        method="ngm", compressor="sign", agents=3, topology="path", model="mlp", epochs=1, diagnostics=True
+        method="ngm(compressor=sign)", agents=3, topology="path", model="mlp", epochs=1, diagnostics=True
     )
     result = loop.train(config, tmp_path, Screen(quiet=True))
     about = json.loads((tmp_path / "config.json").read_text())

@@ -70,7 +70,7 @@ def test_a_run_is_the_same_on_any_number_of_devices(tmp_path):
     results, metrics = {}, {}
     for devices in ("1", "2", "4"):
         config = dataclasses.replace(
-            SMALL, devices=devices, compressor="top_k(0.5)", gamma=0.5, diagnostics=True
+            SMALL, devices=devices, method="q_saddle(compressor=top_k(0.5), gamma=0.5)", diagnostics=True
         )
         results[devices] = loop.train(config, tmp_path / devices, QUIET)
         metrics[devices] = run_folder.read_metrics(tmp_path / devices)

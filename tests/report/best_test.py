@@ -115,14 +115,22 @@ def test_the_objective_of_runs_names_their_first_metric(tmp_path, capsys):
     assert re.search(r"method.rho 0.1 +2.5 +1 +method.rho 0: 3.5, 0.2: 3 ", best(capsys, tmp_path).out)
 
 
-def test_bounds_of_a_setting_are_no_edge(tmp_path, capsys):
+def test_bounds_of_an_option_are_no_edge(tmp_path, capsys):
     for gamma, beta, value in ((1.0, 0.0, 0.9), (0.5, 0.0, 0.8), (1.0, 0.9, 0.7)):
         config = Config(method=f"qgm(gamma={gamma}, beta={beta})")
         write(tmp_path / f"{gamma}{beta}", config, ended(value))
     (group,) = chosen(capsys, tmp_path)["groups"]
     assert group["setting"] == {"method.beta": 0.0, "method.gamma": 1.0}
-    assert group["edges"] == []
+    assert group["edges"] == [{"setting": "method.gamma", "try": "above", "value": 1.0}]  # it may be above 1
     assert list(group["neighbours"]) == ["method.beta", "method.gamma"]
+
+
+def test_a_run_that_does_not_name_an_option_has_its_default(tmp_path, capsys):
+    for number, (method, value) in enumerate({"qgm(beta=0.5)": 0.5, "qgm": 0.9, "dpsgd": 0.4}.items()):
+        write(tmp_path / f"{number}", Config(method=method), ended(value))
+    groups = {one["group"]["method"]: one for one in chosen(capsys, tmp_path)["groups"]}
+    assert groups["qgm"]["setting"] == {"method.beta": 0.9}
+    assert groups["dpsgd"]["setting"] == {}
 
 
 def test_other_problems_are_other_groups_and_options_are_settings(tmp_path, capsys):

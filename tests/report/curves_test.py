@@ -25,7 +25,7 @@ def test_curves_are_means_over_the_seeds_that_did_not_diverge(tmp_path, drawn):
     figures.draw("curves", runs, tmp_path / "out.png")
     loss, accuracy, _ = drawn[0].axes
     (label,) = lines_of(loss)
-    assert label == "qgm, quantize(8), 1 of 3 diverged"
+    assert label == "qgm(compressor=quantize(8)), 1 of 3 diverged"
     np.testing.assert_allclose(lines_of(loss)[label], 5.0 / (np.arange(1, 9) + 0.1))
     np.testing.assert_allclose(lines_of(accuracy)[label], 100 * (0.1 + 2 * np.array([4, 8]) / 37))
     heights = loss.collections[0].get_paths()[0].vertices[:, 1]

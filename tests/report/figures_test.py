@@ -48,16 +48,18 @@ def test_compression_of_models_is_the_mean_over_seeds_with_a_band(tmp_path, draw
     ]
     other = folders.write_run(
         tmp_path / "q",
-        dataclasses.replace(COMPRESSED, method="q_saddle", partition="dirichlet(0.5)"),
+        dataclasses.replace(
+            COMPRESSED, method="q_saddle(compressor=quantize(8))", partition="dirichlet(0.5)"
+        ),
         lines=models(0.5),
     )
     figures.draw("compression", [*seeds, other], tmp_path / "out.png")
     error, size = drawn[0].axes
     steps = np.arange(1, 9)
     found = lines_of(error)
-    np.testing.assert_allclose(found["qgm, quantize(8), auto"], 1.5 / steps)
-    np.testing.assert_allclose(found["q_saddle, quantize(8), dirichlet(0.5)"], 0.5 / steps)
-    np.testing.assert_allclose(lines_of(size)["qgm, quantize(8), auto"], 7.5 / steps)
+    np.testing.assert_allclose(found["qgm(compressor=quantize(8)), auto"], 1.5 / steps)
+    np.testing.assert_allclose(found["q_saddle(compressor=quantize(8)), dirichlet(0.5)"], 0.5 / steps)
+    np.testing.assert_allclose(lines_of(size)["qgm(compressor=quantize(8)), auto"], 7.5 / steps)
     (band,) = error.collections  # one line has no band
     spread = np.std([1.0, 2.0], ddof=1)
     heights = band.get_paths()[0].vertices[:, 1]
@@ -104,7 +106,7 @@ def test_zeta_layer_by_epoch_and_not_recorded(tmp_path, drawn):
 def test_labels_of_bits_do_not_lie_upon_each_other(tmp_path, drawn):
     runs = []
     for compressor, bits in {"quantize(8)": 9, "none": 32, "sign": 33}.items():
-        config = dataclasses.replace(COMPRESSED, method=f"qgm(compressor={compressor})")
+        config = dataclasses.replace(COMPRESSED, method=folders.with_compressor("qgm", compressor))
         end = {"bytes_sent_per_agent": bits * 8 * 2 * 100 // 8}
         runs.append(folders.write_run(tmp_path / compressor, config, result=end))
     figures.draw("bits", runs, tmp_path / "out.png")
@@ -118,7 +120,9 @@ def test_bits_are_what_was_sent(tmp_path, drawn):
     runs = []
     for compressor, (bits, scores) in cases.items():
         for seed, score in enumerate(scores):
-            config = dataclasses.replace(COMPRESSED, method=f"qgm(compressor={compressor})", seed=seed)
+            config = dataclasses.replace(
+                COMPRESSED, method=folders.with_compressor("qgm", compressor), seed=seed
+            )
             end = {"test_accuracy": score, "bytes_sent_per_agent": bits * 8 * 2 * 100 // 8}
             runs.append(folders.write_run(tmp_path / f"{compressor}{seed}", config, result=end))
     runs.append(

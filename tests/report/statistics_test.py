@@ -6,7 +6,7 @@ import io
 
 import numpy as np
 import pytest
-from folders import SMALL, cell, make_page, write_run
+from folders import SMALL, cell, make_page, with_compressor, write_run
 from scipy import stats
 
 from saddle_jax.base.statistics import Summary, paired, summarise
@@ -15,6 +15,7 @@ from saddle_jax.report.figures import plot_curves
 from saddle_jax.report.tables import as_csv, as_latex, in_form
 from saddle_jax.runs.schema import CLASSIFICATION
 from saddle_jax.runs.table import load_runs
+from saddle_jax.training.sweep import read_axes
 
 
 def test_the_interval_is_students():
@@ -60,8 +61,7 @@ def write_grid(folder):
     scores = {("qgm", "none"): [0.5, 0.7], ("q_saddle", "none"): [0.6, 0.9], ("qgm", "sign"): [0.25, None]}
     for (method, compressor), accuracies in scores.items():
         for seed, accuracy in enumerate(accuracies):
-            text = method if compressor == "none" else f"{method}(compressor={compressor})"
-            config = dataclasses.replace(SMALL, method=text, seed=seed)
+            config = dataclasses.replace(SMALL, method=with_compressor(method, compressor), seed=seed)
             yield write_run(
                 folder / f"{method}-{compressor}-{seed}",
                 config,
@@ -100,6 +100,22 @@ def test_a_grid_in_numbers_and_differences(tmp_path):
         ["q_saddle", "sign", "qgm", "-", "-", "0"],
         ["q_saddle", "sign", "none", "-", "-", "0"],
     ]
+
+
+def test_a_run_belongs_to_the_compared_value_whose_options_it_has(tmp_path):
+    methods = ("qgm(mu=0.5)", "qgm(mu=0.5, beta=0.3)", "q_saddle(beta=0.3)", "dpsgd")
+    for number, method in enumerate(methods):
+        config = dataclasses.replace(SMALL, method=method)
+        write_run(tmp_path / f"{number}", config, result={"test_accuracy": number / 10})
+    runs = load_runs([tmp_path / f"{number}" for number in range(4)])
+    axes = {"method": ["qgm", "qgm(beta=0.3)", "q_saddle"]}
+    found = {key: cell.scores for key, cell in cells_of(runs, axes).items()}
+    assert found == {
+        ("qgm",): (0.0,),
+        ("qgm(beta=0.3)",): (10.0,),
+        ("q_saddle",): (20.0,),
+        ("dpsgd",): (30.0,),
+    }
 
 
 def test_latex_has_rules_of_booktabs_and_the_papers_names():

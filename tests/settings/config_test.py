@@ -127,3 +127,22 @@ def test_options_are_flags(tmp_path, capsys):
     assert "did you mean 'drop'" in capsys.readouterr().err
     assert main(["saddle", "train", "--agents.drop=0.2"]) == 2
     assert "there is no option --agents.drop here" in capsys.readouterr().err
+
+
+def test_train_makes_its_settings_once(tmp_path, monkeypatch):
+    """And once more when the picture is drawn, from config.json: they are the same."""
+    from saddle_jax.cli.__main__ import main
+
+    made, check = [], Config.__post_init__
+
+    def counted(self):
+        made.append(self)
+        check(self)
+
+    monkeypatch.setattr(Config, "__post_init__", counted)
+    given = ["--model=logistic", "--agents=2", "--epochs=1", "--devices=1"]
+    given += ["--method=qgm", "--method.beta=0.5"]
+    assert main(["saddle", "train", "--quiet", *given, f"--workdir={tmp_path / 'run'}"]) == 0
+    ours, recorded = made
+    assert ours.method == "qgm(beta=0.5)"
+    assert recorded == ours

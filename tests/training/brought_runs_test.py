@@ -11,7 +11,7 @@ from bringing import BROUGHT, METHOD, MINE, OURS, SMALL, result, saddle
 from saddle_jax import graphs
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.runs import source_files
-from saddle_jax.settings.config import Config, build_topology, check_imported
+from saddle_jax.settings.config import Config, build_topology
 
 
 def test_brought_things_train_as_ours_do(folder, capsys):
@@ -267,7 +267,6 @@ def test_the_other_verbs_show_brought_things(folder, capsys):
 
 def test_objects_of_a_program_are_named_and_not_looked_for():
     config = Config(method="<my method>", topology="<a + b>", model="<net>", seeds="0,1")
-    check_imported(config)
     assert [thing.text for thing in source_files.source_refs(config)] == ["<my method>", "<a + b>", "<net>"]
     assert source_files.collect(config) == []
     with pytest.raises(ArgumentError, match="was made from Python objects"):

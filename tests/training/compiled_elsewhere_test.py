@@ -30,17 +30,15 @@ def needs(module, extra):
 
 
 def like_cifar(config):
-    """The settings' own parts with images of CIFAR-10's shape, all of them black."""
+    """The settings' own run with images of CIFAR-10's shape, all of them black."""
 
     def images(count):
         labels = (np.arange(count) % 10).astype(np.int32)
         return {"inputs": np.zeros((count, 32, 32, 3), np.uint8), "targets": labels}
 
     made = build.of_settings(config)
-    dataset = dataclasses.replace(
-        made.dataset, train=images(2000), test=images(10), recipe=RECIPES["cifar10"]
-    )
-    return dataclasses.replace(made, dataset=dataset)
+    data = dataclasses.replace(made.data, train=images(2000), test=images(10), recipe=RECIPES["cifar10"])
+    return dataclasses.replace(made, data=data)
 
 
 def compiled_for(text, **changes):

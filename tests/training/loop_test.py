@@ -297,8 +297,8 @@ def test_streamed_images_train_as_stored_ones_do(uninterrupted, tmp_path, monkey
     dataset = dataclasses.replace(
         program.trial.dataset, train={**program.trial.dataset.train, "inputs": images}
     )
-    streamed = dataclasses.replace(program, trials=(dataclasses.replace(program.trial, dataset=dataset),))
-    monkeypatch.setattr(loop, "build", lambda config, parts: streamed)
+    streamed = dataclasses.replace(program, trials=(dataclasses.replace(program.trial, data=dataset),))
+    monkeypatch.setattr(loop, "build", lambda config, trial: streamed)
     result = loop.train(SMALL, tmp_path, QUIET)
     assert result["test_accuracy"] == pytest.approx(uninterrupted[0]["test_accuracy"], abs=0.006)
     stored = run_folder.read_metrics(uninterrupted[1])

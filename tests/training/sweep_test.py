@@ -120,7 +120,10 @@ def test_a_scalar_of_the_state_may_differ_between_trials(monkeypatch, agents_per
             "sweep": "method.beta=0,0.9",
         },
         {"method": "qgm(beta=0.5)", "sweep": "method.mu=0.1,0.9"},
-        {"method": "slowmo(qgm(beta=0.5), every=2)", "sweep": "method.alpha=0.5,1 method.beta=0,0.6"},
+        {
+            "method": "slowmo(qgm(beta=0.5), every=2)",
+            "sweep": "learning_rate=0.02,0.1 method.alpha=0.5,1 method.beta=0,0.6",
+        },
         {"method": "qgm", "gradient": "looksam(every=2)", "sweep": "gradient.rho=0,0.5 gradient.alpha=0,0.9"},
         {"method": "gut(beta=0.0)", "sweep": "method.mu=0,0.7", "agents_per_call": 6},
         {
@@ -268,9 +271,8 @@ def as_if_streamed(run):
         def ahead(self, samples):
             return lambda: np.asarray(run.dataset.train["inputs"])[samples]
 
-    return dataclasses.replace(
-        run, dataset=dataclasses.replace(run.dataset, train={**run.dataset.train, "inputs": Images()})
-    )
+    subset = dataclasses.replace(run.dataset, train={**run.dataset.train, "inputs": Images()})
+    return dataclasses.replace(run, data=subset, config=dataclasses.replace(run.config, subset=0))
 
 
 def test_reports_see_runs(trained):

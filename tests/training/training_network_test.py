@@ -304,14 +304,16 @@ def test_a_run_whose_file_of_times_has_gone_can_still_be_read(tmp_path, capsys):
         ({"method": "push_diging", "topology": "directed_ring"}, "push_diging, weight decay 0.0001"),
         ({"method": "qgm(gossip=choco(sign, gamma=0.4))"},
          "qgm(gossip=choco(sign, gamma=0.4)), momentum 0.9 (Nesterov), weight decay 0.0001"),
-        ({"method": "beer(compressor=sign)"}, "beer(compressor=sign), weight decay 0.0001, gamma TODO"),
+        ({"method": "beer(compressor=sign)"}, "beer(compressor=sign), weight decay 0.0001, gamma 0.1"),
         ({"method": "kgt"}, "kgt, weight decay 0.0001, gamma 1, gossip in every 5th step"),
         ({"method": "gradient_tracking(beta=0.5)"},
          "gradient_tracking(beta=0.5), weight decay 0.0001, gamma 1"),
         ({"method": "q_saddle(ascent_every=5)", "sweep": "method.rho=0,0.1 method.gamma=0.5,1"},
-         "q_saddle(ascent_every=5), sam(rho=swept, every=5), momentum 0.9 (Nesterov), weight decay 0.0001, gamma swept"),
+         "q_saddle(ascent_every=5), sam(rho=swept, every=5), momentum 0.9 (Nesterov), weight decay 0.0001, "
+         "gamma swept"),
         ({"gradient": "looksam(every=3)", "method": "slowmo(dpsgd(compressor=top_k(0.3)), every=4)"},
-         "slowmo(dpsgd(compressor=top_k(0.3)), every=4), looksam(rho=0.1, every=3, alpha=0.7), TODO"),
+         "slowmo(dpsgd(compressor=top_k(0.3)), every=4), looksam(rho=0.1, every=3, alpha=0.7), "
+         "momentum 0.9 (Nesterov), weight decay 0.0001, gamma 1"),
     ],
     ids=str,
 )  # fmt: skip
@@ -329,7 +331,7 @@ def test_the_heading_names_what_the_method_has(changes, said):
         (faults("drop=0.1, burst=3, symmetric=False, lost_weight=renormalise, delay=1"),
          "10 % of messages lost (each way by itself, 3 steps in a row, the others' weights scaled up), "
          "messages 1 round late"),
-        ({"sweep": "faults.drop:0.1,0.2",
+        ({"sweep": "faults.drop=0.1,0.2",
           **faults("offline=0.2, mean_offline=5, computes=True, joins=[[1, 2000]]")},
          "a swept share of messages lost (both ways, weight to self), "
          "20 % of agents offline (training alone, 5 steps in a row), agent 1 joins at step 2,000"),
