@@ -209,7 +209,7 @@ def test_one_agents_model_moves_alone():
     """Evaluating agents one by one must not bring all models to every device."""
     placement = Placement(8, 4)
     params = placement.by_agents(jnp.arange(80.0).reshape(8, 10))
-    np.testing.assert_array_equal(placement.pull(evaluation._one_agent, params, 5), np.arange(50.0, 60.0))
+    np.testing.assert_array_equal(placement.fetch(evaluation._one_agent, params, 5), np.arange(50.0, 60.0))
     program = jax.jit(evaluation._one_agent, out_shardings=placement.sharding()).lower(params, 5).compile()
     assert "all-gather" not in program.as_text()
 

@@ -19,7 +19,7 @@ import saddle_jax as sj
 from saddle_jax import models
 from saddle_jax.devices import policy
 from saddle_jax.kernels import convolution, native
-from saddle_jax.kernels.convolution import ORDINARY, Window
+from saddle_jax.kernels.convolution import Window
 from saddle_jax.settings.config import Config
 from saddle_jax.training import describe
 
@@ -81,37 +81,54 @@ def calls(function, *arguments):
     return str(jax.make_jaxpr(lambda *arrays: function(*arrays))(*arguments)).count("ffi_call[")
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_convolutions_and_gradients_are_those_of_lax(shape):
-    x, kernel, g = arrays(shape)
-    ours = jax.jit(by_conv_impl("native", *shape[-2:]))(x, kernel, g)
+def check_close(ours, theirs, tolerance):
+    """Compares results for every shape, each relative to its largest number."""
+    for shape in SHAPES:
+        for one, other in zip(ours[shape], theirs[shape], strict=True):
+            other = np.asarray(other)
+            atol = tolerance * np.abs(other).max() + 1e-30
+            np.testing.assert_allclose(one, other, rtol=0, atol=atol, err_msg=str(shape))
+
+
+@pytest.fixture(scope="module")
+def exact():
+    """The results and both gradients for every shape by XLA in float64, of one program."""
+    inputs = {shape: [np.asarray(a, np.float64) for a in arrays(shape)] for shape in SHAPES}
+
+    @jax.jit
+    def run(inputs):
+        return {shape: by_conv_impl("plain", *shape[-2:])(*inputs[shape]) for shape in SHAPES}
+
     with jax.enable_x64(True):
-        exact = [np.asarray(a, np.float64) for a in (x, kernel, g)]
-        theirs = by_conv_impl("plain", *shape[-2:])(*map(jnp.asarray, exact))
-        theirs = [np.asarray(a) for a in theirs]
-    for one, other in zip(ours, theirs, strict=True):
-        assert one.dtype == np.float32
-        np.testing.assert_allclose(one, other, rtol=0, atol=2e-6 * np.abs(other).max() + 1e-30)
+        return jax.device_get(run(inputs))
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_kernels_that_matrix_products_replace_are_right_too(shape):
+def test_convolutions_and_gradients_are_those_of_lax(exact):
+    @jax.jit
+    def run(inputs):
+        return {shape: by_conv_impl("native", *shape[-2:])(*inputs[shape]) for shape in SHAPES}
+
+    ours = run({shape: arrays(shape) for shape in SHAPES})
+    assert {leaf.dtype for leaf in jax.tree.leaves(ours)} == {np.dtype(np.float32)}
+    check_close(ours, exact, 2e-6)
+
+
+def test_kernels_that_matrix_products_replace_are_right_too(exact):
     """1x1 kernels are computed otherwise where they are faster; these are all three, in every shape."""
-    x, kernel, g = arrays(shape)
-    window = Window(*shape[-2:], 1)
-    call = functools.partial(convolution._call, window=window)
-    ours = [
-        call("forward", shape=g.shape, left=x, right=kernel),
-        call("input_gradient", shape=x.shape, left=g, right=kernel),
-        call("kernel_gradient", shape=kernel.shape, left=x, right=g),
-    ]
-    theirs = [
-        ORDINARY.forward(window, x, kernel),
-        ORDINARY.input_gradient(window, x.shape[1:3], g, kernel),
-        ORDINARY.kernel_gradient(window, kernel.shape[:2], x, g),
-    ]
-    for one, other in zip(ours, theirs, strict=True):
-        np.testing.assert_allclose(one, other, rtol=0, atol=4e-6 * np.abs(other).max() + 1e-30)
+
+    @jax.jit
+    def run(inputs):
+        results = {}
+        for shape, (x, kernel, g) in inputs.items():
+            call = functools.partial(convolution._call, window=Window(*shape[-2:], 1))
+            results[shape] = [
+                call("forward", shape=g.shape, left=x, right=kernel),
+                call("input_gradient", shape=x.shape, left=g, right=kernel),
+                call("kernel_gradient", shape=kernel.shape, left=x, right=g),
+            ]
+        return results
+
+    check_close(run({shape: arrays(shape) for shape in SHAPES}), exact, 4e-6)
 
 
 def test_the_same_call_gives_the_same_bits():
@@ -137,7 +154,7 @@ def test_a_networks_gradients_through_sam_are_the_same_on_devices_and_those_of_x
     images = jax.random.normal(jax.random.key(0), (4, 3, 8, 8, 3))
 
     def gradients(conv_impl):
-        model = models.build("resnet8", 10, conv_impl=conv_impl)
+        model = models.build("cnn", 10, conv_impl=conv_impl)
         params = sj.replicate(models.init(model, (8, 8, 3), jax.random.key(1)), 4)
         loss = lambda p, x: jnp.mean(jnp.square(model.apply({"params": p}, x)))  # noqa: E731
         return jax.jit(sj.local_gradients(loss, sj.sam(0.1)))(params, images)
