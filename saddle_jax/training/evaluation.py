@@ -43,9 +43,9 @@ def score(program: Program, number: int, params: Params, every_agent: bool) -> d
     record: dict[str, Any] = {f"test_{name}": value for name, value in found.items()}
     record["consensus_distance"] = float(program.consensus_distance(params))
     if every_agent:
-        name, pull = trial.objective.headline.name, program.placement.fetch
+        name, fetch = trial.objective.headline.name, program.placement.fetch
         agents = [
-            trial.evaluate(pull(_one_agent, params, i), mesh)[name] for i in range(program.config.agents)
+            trial.evaluate(fetch(_one_agent, params, i), mesh)[name] for i in range(program.config.agents)
         ]
         record[f"agent_{name}_mean"] = float(np.mean(agents))
         record[f"agent_{name}_std"] = float(np.std(agents))
