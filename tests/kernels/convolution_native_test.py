@@ -2,11 +2,11 @@
 
 import dataclasses
 import functools
+import hashlib
 import os
 import pathlib
 import shutil
 import subprocess
-import sys
 import types
 
 import chex
@@ -27,6 +27,7 @@ pytestmark = pytest.mark.skipif(
     not any(map(shutil.which, native._COMPILERS)), reason="there is no C++ compiler"
 )
 
+ROOT = pathlib.Path(__file__).parents[2]
 SHAPES = [  # batch, height, width, inputs, outputs, size, stride, padding
     (2, 8, 8, 3, 16, 3, 1, 1),  # a row of the kernel is one vector
     (2, 9, 7, 3, 16, 3, 2, 1),
@@ -233,33 +234,36 @@ def test_without_a_compiler_xla_computes_and_one_line_says_so():
         assert describe._faster(Config(), with_convolutions) == ""
 
 
-def test_nothing_is_compiled_before_a_convolution_is_traced(tmp_path):
-    program = "from saddle_jax import models; models.build('cnn', 10)"
-    environment = {**os.environ, "SADDLE_CACHE_DIR": str(tmp_path)}
-    subprocess.run([sys.executable, "-c", program], env=environment, check=True)
-    assert list(tmp_path.iterdir()) == []
+def test_nothing_is_compiled_before_a_convolution_is_traced(monkeypatch):
+    monkeypatch.setattr(native, "_loaded", lambda: pytest.fail("the kernels were loaded"))
+    model = models.build("cnn", 10)
+    with pytest.raises(pytest.fail.Exception, match="the kernels were loaded"):
+        models.init(model, (7, 9, 2), jax.random.key(0))
 
 
-def test_no_sanitizer_complains(tmp_path):
+def test_no_sanitizer_complains():
+    """The driver is compiled again when it or the kernels change."""
     folder = pathlib.Path(__file__).parent
-    command = native._command()[:1]
-    checks = [
+    command = [
+        *native._command()[:1],
         "-fsanitize=address,undefined",
         "-fno-sanitize-recover=all",
         "-std=c++17",
         "-O1",
         "-march=native",
+        *("-isystem", jax.ffi.include_dir(), "-I", str(native.SOURCE.parent)),
     ]
-    include = ["-isystem", jax.ffi.include_dir(), "-I", str(native.SOURCE.parent)]
-    driver = tmp_path / "driver"
-    made = subprocess.run(
-        [*command, *checks, *include, str(folder / "native_driver.cc"), "-o", str(driver)],
-        capture_output=True,
-        text=True,
-    )
-    if "cannot find" in made.stderr:
-        pytest.skip("this compiler has no sanitizers")
-    assert made.returncode == 0, made.stderr
+    sources = [folder / "native_driver.cc", native.SOURCE, *sorted(native.SOURCE.parent.glob("*.h"))]
+    content = b"\0".join([*(path.read_bytes() for path in sources), repr(command).encode()])
+    driver = ROOT / ".cache" / f"native_driver-{hashlib.sha256(content).hexdigest()[:16]}"
+    if not driver.exists():
+        driver.parent.mkdir(exist_ok=True)
+        made = driver.with_name(f"{driver.name}-{os.getpid()}")
+        done = subprocess.run([*command, str(sources[0]), "-o", str(made)], capture_output=True, text=True)
+        if "cannot find" in done.stderr:
+            pytest.skip("this compiler has no sanitizers")
+        assert done.returncode == 0, done.stderr
+        made.replace(driver)
     done = subprocess.run([driver], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert int(done.stdout.split()[0]) > 500
