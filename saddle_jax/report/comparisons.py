@@ -4,9 +4,9 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from saddle_jax.base.statistics import signed
 from saddle_jax.runs.schema import Measure
 from saddle_jax.runs.source_files import short
+from saddle_jax.runs.statistics import signed
 from saddle_jax.runs.table import NUMBERS, Cell, Run, cells_by, seeds_of
 from saddle_jax.settings.config import lacks, value_of
 from saddle_jax.settings.sweep import name_of

@@ -11,9 +11,8 @@ import pytest
 from damage import CONTENTS
 
 from saddle_jax.base import reading as base_reading
-from saddle_jax.base.errors import DamagedError, RunError, printable
+from saddle_jax.base.errors import MISTAKE, DamagedError, RunError, printable, status_of
 from saddle_jax.base.reading import open_to_read, read_arrays, read_object, reading
-from saddle_jax.base.statuses import MISTAKE, status_of
 
 
 def test_an_object_is_read_and_a_missing_file_is_none(tmp_path):

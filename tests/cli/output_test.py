@@ -13,11 +13,11 @@ import pytest
 from absl import flags
 from folders import write_run
 
-from saddle_jax.base import terminal
 from saddle_jax.cli import __main__ as cli
 from saddle_jax.cli import train, verb
 from saddle_jax.cli.verb import Output
 from saddle_jax.report.tables import as_records, as_text
+from saddle_jax.training import progress
 from saddle_jax.training.progress import Screen
 
 ROWS = [
@@ -105,11 +105,11 @@ def test_records_have_numbers_where_rows_have_texts():
 
 def test_a_stream_that_is_closed_or_dumb_is_no_terminal(monkeypatch):
     monkeypatch.setenv("TERM", "dumb")
-    assert not terminal.is_drawable(Tty())
+    assert not progress.is_drawable(Tty())
     closed = io.StringIO()
     closed.close()
-    assert terminal.width_of(closed) is None
-    assert not terminal.is_drawable(closed)
+    assert verb._width_of(closed) is None
+    assert not progress.is_drawable(closed)
 
 
 def some_runs(folder):

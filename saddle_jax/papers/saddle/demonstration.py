@@ -4,10 +4,10 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from saddle_jax.base.statistics import Summary, summarise
 from saddle_jax.report.sharpness import Sharp
 from saddle_jax.report.tables import NAMES
 from saddle_jax.runs.run_name import safe
+from saddle_jax.runs.statistics import Summary, summarise
 from saddle_jax.runs.table import Cell
 
 BASE, SADDLE = "qgm", "q_saddle(rho=0.2)"
