@@ -253,8 +253,8 @@ def make_partition(partition: str | Spec, labels: Any, agents: int, *, seed: int
     samples, sizes = made if isinstance(made, tuple) else (made, None)
     if sizes is None:
         sizes = np.full(agents, samples.shape[1])
-    usual = {name: each.default for name, each in PARTITIONS.options(spec).items()}
-    options = [f"{name}={value}" for name, value in {**usual, **PARTITIONS.given(spec)}.items()]
+    values = PARTITIONS.defaults(spec) | PARTITIONS.given(spec)
+    options = [f"{name}={value}" for name, value in values.items()]
     name = f"{spec.name}({', '.join([f'{agents} agents', *options, f'seed={seed}'])})"
     return Partition(name, samples, sizes, labels)
 
