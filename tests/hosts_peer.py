@@ -1,7 +1,12 @@
-"""One of several processes that agree on things: hosts_peer.py PORT PROCESSES PROCESS FOLDER."""
+"""One of several processes that agree on things, of which process 1 is then killed.
+
+Arguments: PORT PROCESSES PROCESS FOLDER
+"""
 
 import dataclasses
+import os
 import pathlib
+import signal
 import sys
 
 import jax
@@ -67,6 +72,9 @@ def main(port, processes, process, folder):
     hosts.join(f"localhost:{port}", processes, process, timeout=60, heartbeat_timeout=20)
     with hosts.exit_together():
         agree(processes, process, folder)
+        if process == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        hosts.gather("is anybody there?")
 
 
 def agree(processes, process, folder):

@@ -1,4 +1,8 @@
-"""Errors of runs that cannot be trained or read, and their one-line messages."""
+"""Errors of runs that cannot be trained or read, their exit statuses and their one-line messages."""
+
+# Exit statuses of the command line, see docs/reliability.md; beside them 0 for success, 130 for an interrupt
+# and 141 for a closed pipe. BUG is an error of ours.
+DIVERGED, MISTAKE, DAMAGED, BUG = 1, 2, 3, 70
 
 
 class RunError(Exception):
@@ -7,6 +11,11 @@ class RunError(Exception):
 
 class DamagedError(RunError):
     """A file of a run is damaged or unreadable; the one-line message names it."""
+
+
+def status_of(error: BaseException) -> int:
+    """Returns the exit status for an error that the library raises itself: a mistake or a damaged file."""
+    return DAMAGED if isinstance(error, DamagedError) else MISTAKE
 
 
 def one_line(error: BaseException) -> str:

@@ -406,11 +406,6 @@ class Registry(MutableMapping[str, Callable[..., Any]]):
         given = {**self.given(spec), **options}
         return spec._replace(args=(), kwargs=tuple(given.items()))
 
-    def leaves_open(self, spec: Spec | str, option: str) -> bool:
-        """Returns whether the factory of a spec has an option that the spec does not set."""
-        spec = self.parse(spec) if isinstance(spec, str) else spec
-        return option in self.options(spec) and option not in self.given(spec)
-
     def arguments(self, spec: Spec) -> dict[str, Any]:
         """Returns the arguments of a spec by parameter name, with the specs among them made into objects."""
         factory = self.factory(spec)

@@ -14,7 +14,7 @@ say what a tree holds, docstrings say which axes its leaves have, and `tests/cor
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import jax
 import optax
@@ -51,3 +51,12 @@ class Operator(Protocol):
 
     def paper_bits(self, shape: Sequence[int]) -> int:
         """Returns the bits that the paper's cost tables count for a tensor."""
+
+
+class About(NamedTuple):
+    """The citation of a method or gradient estimator, and the assumptions of its convergence theorem."""
+
+    citation: str  # such as "Lian et al., NeurIPS 2017"
+    exact: bool = False  # whether a constant learning rate reaches the optimum on heterogeneous data
+    requires: str = ""  # conditions on the graph beyond `Rule.requires`; other graphs are refused
+    theory: str = ""  # further assumptions of the theorem; other graphs run, without a guarantee

@@ -5,7 +5,7 @@ import pathlib
 from absl import flags
 
 from saddle_jax.base import checks
-from saddle_jax.base.statuses import MISTAKE
+from saddle_jax.base.errors import MISTAKE
 from saddle_jax.cli.process import BY_EXTRA
 from saddle_jax.cli.verb import Output, integer, passing, refuse, text, verb
 

@@ -71,7 +71,7 @@ def data_partition(options: flags.FlagValues, out: Output) -> None:
     path = options.plot and picture_file(options.plot, "", "plot")
     config = settings_of(options, partition="dirichlet")
     dataset = data.load(config.dataset, config.data_dir or None)
-    if (labels := dataset.labels) is None or dataset.shares is not None:
+    if (labels := dataset.labels) is None or dataset.agent_samples is not None:
         raise ArgumentError(f"dataset must have classes to be partitioned by, got {config.dataset!r}")
     partition = data.make_partition(config.partition, labels, config.agents, seed=config.seed)
     out.note(f"{dataset.name}, {partition.name}, fingerprint {partition.fingerprint}\n{partition.skew}")

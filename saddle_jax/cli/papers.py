@@ -34,7 +34,7 @@ _THEME = "The paper"
 # What the paper leaves open.
 _INTERPRETATIONS = ("order", "nesterov", "self_gradient", "ascent_reuse", "norm", "biased")
 # The embedded digits show the effect with these: docs/demonstration.md tells how they were found.
-DEMO = {"partition": "dirichlet(0.001)", "learning_rate": 0.3}
+DEMO: dict[str, Any] = {"partition": "dirichlet(0.001)", "learning_rate": 0.3}
 DEMO_OPTIONS = {"method.rho": 0.2}
 _IMAGES, _ITERATIONS = 256, 20  # of sharpness
 _POINTS = 11

@@ -17,8 +17,7 @@ from types import ModuleType
 # No slow imports here: before `start` handles Ctrl-C, Python would answer it with a traceback.
 import saddle_jax.training.signals as interruption
 from saddle_jax.base.checks import ArgumentError
-from saddle_jax.base.errors import RunError, one_line, printable
-from saddle_jax.base.statuses import BUG, MISTAKE, status_of
+from saddle_jax.base.errors import BUG, MISTAKE, RunError, one_line, printable, status_of
 
 # When the command began, including the time to start Python and to import JAX.
 began = time.perf_counter() - time.process_time()

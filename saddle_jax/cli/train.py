@@ -15,8 +15,7 @@ from absl import flags
 
 from saddle_jax.base import checks, user_code
 from saddle_jax.base.checks import ArgumentError
-from saddle_jax.base.errors import RunError
-from saddle_jax.base.statuses import DIVERGED, MISTAKE
+from saddle_jax.base.errors import DIVERGED, MISTAKE, RunError
 from saddle_jax.cli import process
 from saddle_jax.cli.complete import names_of_setting
 from saddle_jax.cli.verb import (

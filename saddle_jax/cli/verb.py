@@ -17,17 +17,19 @@ import math
 import os
 import pathlib
 import re
+import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TextIO
 
 from absl import flags
 
-from saddle_jax.base import checks, terminal
+from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.errors import RunError, printable
 from saddle_jax.base.files import check_named_output
+from saddle_jax.training.progress import is_drawable
 
 Define = Callable[..., Any]
 THEMES = ("Begin", "Train and compare", "Look at runs", "The paper", "Data, and your own")
@@ -416,7 +418,7 @@ class Output:
             return
         if title:
             self.say(title)
-        if (width := terminal.width_of(sys.stdout)) is None or importlib.util.find_spec("rich") is None:
+        if (width := _width_of(sys.stdout)) is None or importlib.util.find_spec("rich") is None:
             self.say(as_text(rows))
             return
         columns, left_out = [*zip(*rows, strict=True)], []
@@ -469,5 +471,15 @@ def doing(text: str) -> Iterator[None]:
 
 def passing(text: str = "") -> None:
     """Shows a status line that the next one replaces, if the output is a terminal."""
-    if terminal.is_drawable(sys.stderr):
+    if is_drawable(sys.stderr):
         print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
+
+
+def _width_of(stream: TextIO) -> int | None:
+    """Returns a terminal's width in columns, or COLUMNS if that is set; None for files and pipes."""
+    try:
+        if not stream.isatty():
+            return None
+    except ValueError:  # it is closed
+        return None
+    return shutil.get_terminal_size().columns

@@ -23,9 +23,8 @@ import jax
 import jax.numpy as jnp
 
 from saddle_jax.base import checks
-from saddle_jax.base.about import About
 from saddle_jax.base.checks import ArgumentError
-from saddle_jax.base.types import Array, Batch, Key, LossFn, Params, State, Tree
+from saddle_jax.base.types import About, Array, Batch, Key, LossFn, Params, State, Tree
 from saddle_jax.core.network import Network
 from saddle_jax.core.trees import agent_keys, scale_slices, zeros_like, zeros_of_pairs
 from saddle_jax.devices import policy

@@ -136,7 +136,7 @@ def in_memory(tree: Any) -> Any:
     computed again for each neighbour. It removes optimization barriers before fusion, so one on the tensor
     does not help. Here the barrier hides from XLA that a loop over the tensor runs zero times.
     """
-    if not policy.recomputes_cheap_expressions():
+    if not policy.is_cpu():
         return jax.lax.optimization_barrier(tree)
     rounds = jax.lax.optimization_barrier(jnp.int32(0))
 

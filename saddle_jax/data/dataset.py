@@ -35,7 +35,7 @@ class Dataset:
       class_names: the name of each class of `labels`; empty if there are no classes.
       recipe: the preprocessing of stored images; None leaves the inputs as they are.
       partition_labels: int [N], the classes by which samples are partitioned, if not the targets.
-      shares: the sample numbers of each agent, for data that is partitioned already.
+      agent_samples: the sample numbers of each agent, for data that is partitioned already.
       outputs: the size of a model's output for one sample; 0: the number of classes.
       objective: the name of the default objective.
       model: the name of the default model.
@@ -48,7 +48,7 @@ class Dataset:
     class_names: tuple[str, ...] = ()
     recipe: Recipe | None = None
     partition_labels: np.ndarray | None = None
-    shares: tuple[np.ndarray, ...] | None = None
+    agent_samples: tuple[np.ndarray, ...] | None = None
     outputs: int = 0
     objective: str = "classification"
     model: str = "cnn"
@@ -119,7 +119,7 @@ class Dataset:
 
     def subset(self, samples: int, seed: int) -> "Dataset":
         """Returns the dataset with a random subset of its training samples, not balanced by class."""
-        if self.shares is not None:
+        if self.agent_samples is not None:
             raise ArgumentError(f"subset must be 0 for {self.name}, which is divided already, got {samples}")
         if not 1 <= samples <= self.size:
             raise ArgumentError(f"subset must be 1 to {self.size} samples, got {samples}")

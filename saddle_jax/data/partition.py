@@ -253,24 +253,26 @@ def make_partition(partition: str | Spec, labels: Any, agents: int, *, seed: int
     samples, sizes = made if isinstance(made, tuple) else (made, None)
     if sizes is None:
         sizes = np.full(agents, samples.shape[1])
-    usual = {name: each.default for name, each in PARTITIONS.options(spec).items()}
-    options = [f"{name}={value}" for name, value in {**usual, **PARTITIONS.given(spec)}.items()]
+    values = PARTITIONS.defaults(spec) | PARTITIONS.given(spec)
+    options = [f"{name}={value}" for name, value in values.items()]
     name = f"{spec.name}({', '.join([f'{agents} agents', *options, f'seed={seed}'])})"
     return Partition(name, samples, sizes, labels)
 
 
-def given_partition(shares: Sequence[Any], agents: int, labels: np.ndarray | None, size: int) -> Partition:
+def given_partition(
+    agent_samples: Sequence[Any], agents: int, labels: np.ndarray | None, size: int
+) -> Partition:
     """Makes the partition of data that comes with the sample numbers of each agent.
 
     `labels` are those of all samples [N], N = `size`; None if there are none.
     """
-    if len(shares) != agents:
-        raise ArgumentError(f"agents must be {len(shares)} for data that is divided so, got {agents}")
-    for agent, share in enumerate(shares):
-        if not len(share):
+    if len(agent_samples) != agents:
+        raise ArgumentError(f"agents must be {len(agent_samples)} for data that is divided so, got {agents}")
+    for agent, own in enumerate(agent_samples):
+        if not len(own):
             raise ArgumentError(f"every agent must have samples, got none for agent {agent}")
-    sizes = np.array([len(share) for share in shares])
-    samples = np.stack([np.resize(np.asarray(share, np.int64), sizes.max()) for share in shares])
+    sizes = np.array([len(own) for own in agent_samples])
+    samples = np.stack([np.resize(np.asarray(own, np.int64), sizes.max()) for own in agent_samples])
     if samples.min() < 0 or samples.max() >= size:
         raise ArgumentError(f"sample numbers must be 0 to {size - 1}, got {samples.min()} to {samples.max()}")
     known = np.zeros(size, np.int32) if labels is None else labels

@@ -41,9 +41,9 @@ def from_samples(
       class_names: the name of each class; by default the class numbers, if the targets are integers [N].
       objective: the default objective; None is classification if the targets are classes, else regression.
     """
-    shares = None
+    agent_samples = None
     if isinstance(train, list):
-        train, shares = _joined(train)
+        train, agent_samples = _joined(train)
     training, testing = _tree("train", train), _tree("test", test)
     _check_lengths("train", training)
     _check_lengths("test", testing)
@@ -61,7 +61,7 @@ def from_samples(
         source=source,
         class_names=names,
         recipe=measured_recipe(training["inputs"]) if is_images else None,
-        shares=shares,
+        agent_samples=agent_samples,
         outputs=0 if names else outputs_of(training),
         objective=objective or ("classification" if names else "regression"),
         model="cnn" if is_images else "mlp",
@@ -113,8 +113,6 @@ def _joined(parts: Sequence[Any]) -> tuple[Tree, tuple[np.ndarray, ...]]:
         raise DataError("train must list the samples of at least one agent, got an empty list")
     for agent, tree in enumerate(trees):
         _check_lengths(f"train[{agent}]", tree)
-        if not _same_structure(tree, trees[0]):
-            raise DataError(f"train[{agent}] must be a tree like train[0], got another")
         _check_alike(trees[0], tree, f"train[{agent}]")
     ends = np.cumsum([jax.tree.leaves(tree)[0].shape[0] for tree in trees])
     joined = jax.tree.map(lambda *leaves: np.concatenate([np.asarray(leaf) for leaf in leaves]), *trees)
@@ -125,7 +123,8 @@ def _tree(what: str, samples: Any) -> Tree:
     """Converts samples to a tree whose leaves are arrays or sources of samples."""
     if isinstance(samples, tuple) and len(samples) == 2:
         inputs, targets = (np.asarray(part) if isinstance(part, list) else part for part in samples)
-        samples = {"inputs": inputs, "targets": _counted(targets)}
+        is_truth = getattr(getattr(targets, "dtype", None), "kind", "") == "b"  # the classes 0 and 1
+        samples = {"inputs": inputs, "targets": np.asarray(targets, np.int32) if is_truth else targets}
     tree = jax.tree.map(lambda leaf: leaf if hasattr(leaf, "shape") else np.asarray(leaf), samples)
     leaves = jax.tree.leaves(tree)
     if not leaves or not all(len(leaf.shape) for leaf in leaves):
@@ -141,12 +140,6 @@ def _place(path: Any) -> str:
     return jax.tree_util.keystr(path, simple=True, separator=".") or "its array"
 
 
-def _counted(targets: Any) -> Any:
-    """Converts boolean targets to the classes 0 and 1."""
-    is_truth = np.asarray(targets).dtype == bool if not hasattr(targets, "dtype") else targets.dtype == bool
-    return np.asarray(targets, np.int32) if is_truth else targets
-
-
 def _narrow(what: str, leaf: Any) -> Any:
     """Converts 64-bit numbers to JAX's default types, float32 and int32."""
     if not isinstance(leaf, np.ndarray) or leaf.dtype.kind not in "iuf" or leaf.dtype.itemsize < 8:
@@ -159,11 +152,6 @@ def _narrow(what: str, leaf: Any) -> Any:
     return leaf.astype(np.int32)
 
 
-def _same_structure(one: Tree, other: Tree) -> bool:
-    structures: list[Any] = [jax.tree.structure(one), jax.tree.structure(other)]
-    return bool(structures[0] == structures[1])
-
-
 def _check_lengths(what: str, tree: Tree) -> None:
     lengths = {int(leaf.shape[0]) for leaf in jax.tree.leaves(tree)}
     if len(lengths) > 1 or not min(lengths):
@@ -174,8 +162,9 @@ def _check_lengths(what: str, tree: Tree) -> None:
 
 def _check_alike(one: Tree, other: Tree, what: str = "test") -> None:
     """Checks that two trees of samples differ only in the number of samples."""
-    if not _same_structure(one, other):
-        raise DataError(f"{what} must be a tree like train, got {jax.tree.structure(other)}")
+    structure: Any = jax.tree.structure(other)
+    if structure != jax.tree.structure(one):
+        raise DataError(f"{what} must be a tree like train, got {structure}")
     for (path, first), second in zip(jax.tree.leaves_with_path(one), jax.tree.leaves(other), strict=True):
         if first.shape[1:] != second.shape[1:] or first.dtype != second.dtype:
             place = _place(path)
@@ -318,10 +307,11 @@ def _images(folder: pathlib.Path, classes: list[str]) -> tuple[np.ndarray, np.nd
     if not files:
         raise DataError(f"{folder} must have images ({', '.join(_ENDINGS)}) in the folders of its classes")
     stacked: Any = None
-    grey = _is_grey(files[0][0])
+    grey: bool | None = None  # as the first image is
     for number, (path, _) in enumerate(tqdm(files, desc=f"reading {folder}", unit=" images", disable=None)):
         try:
             with Image.open(path) as image:
+                grey = image.mode in _GREY if grey is None else grey
                 _check_mode(path, image.mode, grey)
                 pixels = np.asarray(image.convert("L" if grey else "RGB"), np.uint8)
         except DataError:
@@ -345,14 +335,3 @@ def _check_mode(path: pathlib.Path, mode: str, grey: bool) -> None:
     if (mode in _GREY) != grey:
         wanted = "grey, as the first image is" if grey else "in colour, as the first image is"
         raise DataError(f"{path} must be {wanted}, got the mode {mode}")
-
-
-def _is_grey(path: pathlib.Path) -> bool:
-    """Returns whether the first image of a folder is grey; colour images are RGB."""
-    from PIL import Image
-
-    try:
-        with Image.open(path) as image:
-            return image.mode in _GREY
-    except Exception as error:  # Pillow raises whatever its decoders do
-        raise DataError(f"{path} cannot be read: {short_line(error)}") from error

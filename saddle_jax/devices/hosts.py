@@ -27,7 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from saddle_jax.base import statuses
+from saddle_jax.base import errors
 from saddle_jax.base.checks import ArgumentError, is_integer_text
 from saddle_jax.base.errors import RunError, one_line
 from saddle_jax.devices.placement import in_turn
@@ -199,13 +199,13 @@ def _leave(error: BaseException) -> NoReturn:
             f"{this_process}: another process has ended or cannot be reached ({one_line(error)}); "
             "start all of them again to resume from the newest checkpoint"
         )
-        end_at_once(statuses.MISTAKE)
+        end_at_once(errors.MISTAKE)
     if isinstance(error, RunError | ArgumentError | OSError):
         complain(f"{this_process}: {one_line(error)}")
-        end_at_once(statuses.status_of(error))
+        end_at_once(errors.status_of(error))
     traceback.print_exception(error)
     complain(f"{this_process}: this is a bug of saddle_jax: please report the lines above")
-    end_at_once(statuses.BUG)
+    end_at_once(errors.BUG)
 
 
 def complain(text: str) -> None:

@@ -39,7 +39,7 @@ def in_turn(program: Callable[..., Any], *arguments: Any) -> Any:
     Only programs that are called through this function may take donated buffers: it waits for their results.
     """
     global _running
-    if not policy.programs_take_turns():
+    if not policy.is_cpu():
         return program(*arguments)
     with _turn:
         before, _running = _running, None  # so that an error of it is raised once
@@ -178,7 +178,7 @@ class Placement:
             return batch
         return jax.lax.with_sharding_constraint(batch, self.sharding(lifting.AXIS, lifting.BATCH_AXIS))
 
-    def pull(self, function: Any, *arguments: Any) -> Any:
+    def fetch(self, function: Any, *arguments: Any) -> Any:
         """Computes function(*arguments) on the arguments' devices; the results are on one local device."""
         sharding = self.sharding()
         result = in_turn(_replicated(function, sharding), *arguments)

@@ -64,7 +64,12 @@ def targeting(kind: Kind, memory: int | None = None) -> Iterator[None]:
 
 
 def is_cpu() -> bool:
-    """Returns whether programs are for CPUs, whose cores share one memory and every operation."""
+    """Returns whether programs are for CPUs.
+
+    Devices of a CPU are its cores: they share one memory and one pool of threads. Products of float32 numbers
+    are float32 there, and lower by default elsewhere; there is no fast convolution of bfloat16 or of several
+    agents at once. Whoever asks says which of these matters.
+    """
     return _kind() == "cpu"
 
 
@@ -116,11 +121,6 @@ def devices_per_batch(devices: int, agents: int) -> int:
     return 1 if is_cpu() else devices // agents
 
 
-def batches_convolutions() -> bool:
-    """Returns whether the convolutions of several agents become one: XLA:CPU runs that slowly."""
-    return not is_cpu()
-
-
 def joins_neighbours() -> bool:
     """Returns whether the mean of cross-gradients is computed on one large batch of all neighbours.
 
@@ -128,21 +128,6 @@ def joins_neighbours() -> bool:
     one gradient of the convolution kernels per batch, of images copied into another layout, and all batches
     would be in memory: there agents are batched, and neighbours are computed one by one.
     """
-    return is_cpu()
-
-
-def takes_library_convolutions() -> bool:
-    """Returns whether convolutions are written in the forms for which XLA:CPU uses its kernel library."""
-    return is_cpu()
-
-
-def takes_native_convolutions() -> bool:
-    """Returns whether convolutions may be our own kernels, which are written for one core of a CPU."""
-    return is_cpu()
-
-
-def multiplies_in_float32() -> bool:
-    """Returns whether the default precision of float32 products is float32; it is lower on accelerators."""
     return is_cpu()
 
 
@@ -155,32 +140,12 @@ def has_tf32() -> bool:
     return _target.get() is not None or (major.isdigit() and int(major) >= 8)
 
 
-def widens_bfloat16() -> bool:
-    """Returns whether bfloat16 convolutions are computed in float32: a CPU has fast kernels only for that."""
-    return is_cpu()
-
-
-def recomputes_cheap_expressions() -> bool:
-    """Returns whether XLA duplicates a cheap expression into every fusion that reads it."""
-    return is_cpu()
-
-
-def programs_take_turns() -> bool:
-    """Returns whether programs on several devices must run one at a time, see `placement.in_turn`."""
-    return is_cpu()
-
-
 def activations_held() -> int:
     """Returns how many copies of the size of the stored activations are in memory at once.
 
     An accelerator's program overwrites activations in the backward pass; XLA:CPU holds both.
     """
     return 2 if is_cpu() else 1
-
-
-def devices_share_memory() -> bool:
-    """Returns whether the devices of a process share one memory."""
-    return is_cpu()
 
 
 def device_memory() -> int | None:

@@ -374,12 +374,12 @@ def convolve(
 
 
 def _is_grouped(conv_impl: ConvImpl) -> bool:
-    return conv_impl == "fast" and policy.batches_convolutions()
+    return conv_impl == "fast" and not policy.is_cpu()
 
 
 def _chosen(conv_impl: ConvImpl) -> ConvImpl:
     """Resolves a conv_impl on this hardware."""
-    if conv_impl in ("auto", "native", "fast") and policy.batches_convolutions():
+    if conv_impl in ("auto", "native", "fast") and not policy.is_cpu():
         return "fast"
     if conv_impl == "auto":
         return "native" if native.obstacle() is None else "fast"
@@ -389,17 +389,17 @@ def _chosen(conv_impl: ConvImpl) -> ConvImpl:
 def check_conv_impl(conv_impl: str) -> None:
     """Checks that a conv_impl exists and works here."""
     checks.choice("conv_impl", conv_impl, CONV_IMPLS)
-    if conv_impl == "native" and policy.takes_native_convolutions():
+    if conv_impl == "native" and policy.is_cpu():
         native.check()
 
 
 def _form(conv_impl: ConvImpl, *arrays: Any) -> Form:
     """Returns the form in which one agent's convolution of these arrays is computed."""
-    if policy.widens_bfloat16() and any(array.dtype == jnp.bfloat16 for array in arrays):
+    if policy.is_cpu() and any(array.dtype == jnp.bfloat16 for array in arrays):
         return in_float32(_form(conv_impl, *(jax.ShapeDtypeStruct(a.shape, jnp.float32) for a in arrays)))
     if native.used(conv_impl, *arrays):
         return NATIVE
-    return ON_CPU if policy.takes_library_convolutions() else ORDINARY
+    return ON_CPU if policy.is_cpu() else ORDINARY
 
 
 def _depthwise(window: Window, x: Array, kernel: Array) -> Array:

@@ -171,14 +171,14 @@ def check() -> None:
 
 def missing(conv_impl: str) -> str | None:
     """Returns in one line why conv_impl `auto` does not use the kernels on this CPU; None otherwise."""
-    if conv_impl != "auto" or not policy.takes_native_convolutions():
+    if conv_impl != "auto" or not policy.is_cpu():
         return None
     return obstacle()
 
 
 def used(conv_impl: str, *arrays: Array) -> bool:
     """Returns whether a conv_impl uses the kernels here for these arrays: float32, and not empty."""
-    if conv_impl not in ("auto", "native") or not policy.takes_native_convolutions():
+    if conv_impl not in ("auto", "native") or not policy.is_cpu():
         return False
     takes = all(array.dtype == np.float32 and array.size for array in arrays)
     return takes and (conv_impl == "native" or obstacle() is None)

@@ -19,8 +19,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 
 from saddle_jax.base import checks
-from saddle_jax.base.about import About
-from saddle_jax.base.types import Array, Operator, Params, ScalarOrSchedule
+from saddle_jax.base.types import About, Array, Operator, Params, ScalarOrSchedule
 from saddle_jax.core.gossip import check_one_copy, check_optional_compressor, publish
 from saddle_jax.core.method import Method, printed
 from saddle_jax.core.network import MIXINGS, Mixing

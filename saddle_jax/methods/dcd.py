@@ -24,8 +24,7 @@ import jax
 import jax.numpy as jnp
 
 from saddle_jax.base import checks
-from saddle_jax.base.about import About
-from saddle_jax.base.types import Operator, Params, ScalarOrSchedule
+from saddle_jax.base.types import About, Operator, Params, ScalarOrSchedule
 from saddle_jax.core.gossip import check_one_copy, check_optional_compressor, compressed
 from saddle_jax.core.method import Method, printed
 from saddle_jax.core.network import MIXINGS, Mixing

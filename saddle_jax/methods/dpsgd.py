@@ -12,8 +12,7 @@ multiplies it by 1 / (1 - beta) in "atc" and "awc".
 from typing import Any, Literal, NamedTuple
 
 from saddle_jax.base import checks
-from saddle_jax.base.about import About
-from saddle_jax.base.types import Operator, Params, ScalarOrSchedule
+from saddle_jax.base.types import About, Operator, Params, ScalarOrSchedule
 from saddle_jax.core.gossip import Gossip, gossip_of
 from saddle_jax.core.method import Method, printed
 from saddle_jax.core.rule import Rule, Step

@@ -20,9 +20,8 @@ With a compressor both quantities are sent by CHOCO. The published compressed me
 from typing import Any, Literal, NamedTuple
 
 from saddle_jax.base import checks
-from saddle_jax.base.about import About
 from saddle_jax.base.checks import ArgumentError
-from saddle_jax.base.types import Operator, Params, ScalarOrSchedule
+from saddle_jax.base.types import About, Operator, Params, ScalarOrSchedule
 from saddle_jax.core.gossip import Gossip, gossip_of
 from saddle_jax.core.method import Method, printed
 from saddle_jax.core.rule import Rule, Step

@@ -30,9 +30,8 @@ from typing import Any, Literal, NamedTuple
 import jax.numpy as jnp
 
 from saddle_jax.base import checks
-from saddle_jax.base.about import About
 from saddle_jax.base.checks import ArgumentError
-from saddle_jax.base.types import Array, Operator, Params, ScalarOrSchedule
+from saddle_jax.base.types import About, Array, Operator, Params, ScalarOrSchedule
 from saddle_jax.core.gossip import Gossip, GossipOptions, gossip_of, known_options
 from saddle_jax.core.method import Method, printed
 from saddle_jax.core.network import Message

@@ -13,8 +13,7 @@ W is doubly stochastic and the links are fixed. It is exact on heterogeneous dat
 from typing import Any
 
 from saddle_jax.base import checks
-from saddle_jax.base.about import About
-from saddle_jax.base.types import Operator, Params, ScalarOrSchedule
+from saddle_jax.base.types import About, Operator, Params, ScalarOrSchedule
 from saddle_jax.core.method import Method, printed
 from saddle_jax.core.network import Mixing
 from saddle_jax.core.topology import Graphs

@@ -16,9 +16,8 @@ import jax.numpy as jnp
 import optax
 
 from saddle_jax.base import checks
-from saddle_jax.base.about import About
 from saddle_jax.base.checks import ArgumentError
-from saddle_jax.base.types import Operator, Params, ScalarOrSchedule, Tree
+from saddle_jax.base.types import About, Operator, Params, ScalarOrSchedule, Tree
 from saddle_jax.core import trees
 from saddle_jax.core.gossip import check_compressor, check_rate, compress_stacked, note_compression
 from saddle_jax.core.method import Method, printed

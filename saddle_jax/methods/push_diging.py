@@ -11,8 +11,7 @@ one message. It is exact on heterogeneous data. If P is doubly stochastic it is 
 from typing import Any, NamedTuple
 
 from saddle_jax.base import checks
-from saddle_jax.base.about import About
-from saddle_jax.base.types import Array, Params, ScalarOrSchedule
+from saddle_jax.base.types import About, Array, Params, ScalarOrSchedule
 from saddle_jax.core.method import Method, printed
 from saddle_jax.core.network import MIXINGS, Mixing
 from saddle_jax.core.rule import Rule, Step

@@ -11,9 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from saddle_jax.base import checks
-from saddle_jax.base.about import About
 from saddle_jax.base.checks import ArgumentError
-from saddle_jax.base.types import ScalarOrSchedule
+from saddle_jax.base.types import About, ScalarOrSchedule
 from saddle_jax.core.gradients import GradientEstimator, plain_gradient
 from saddle_jax.core.method import Method, printed
 from saddle_jax.core.topology import Graphs

@@ -14,8 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from saddle_jax.base import checks
-from saddle_jax.base.about import About
-from saddle_jax.base.types import Array, Params, ScalarOrSchedule
+from saddle_jax.base.types import About, Array, Params, ScalarOrSchedule
 from saddle_jax.core.method import Method, printed
 from saddle_jax.core.network import MIXINGS, Mixing
 from saddle_jax.core.rule import Rule, Step

@@ -133,7 +133,7 @@ class Entry:
     def config(self, seed: int = 0) -> Config:
         """Returns the settings of a run at the paper's scale."""
         setting = self.setting
-        options = {"rho": setting.rho if self.rho is None else self.rho}
+        options: dict[str, Any] = {"rho": setting.rho if self.rho is None else self.rho}
         options |= {"ascent_every": self.ascent_every} if self.ascent_every > 1 else {}
         options |= {"gamma": self.gamma} if self.gamma != 1 else {}
         options |= {"compressor": self.compressor} if self.compressor != "none" else {}

@@ -8,12 +8,12 @@ import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from saddle_jax.base.statistics import Summary, differences, holm, in_percent, paired, signed, summarise
 from saddle_jax.papers.common import Claim, Contrast, Entry, Paper, Printed, Quantity, Scale, Statement
 from saddle_jax.papers.runs import Planned, ended_below, suffixes_below
 from saddle_jax.report.plots import new_figure, save
 from saddle_jax.report.tables import write_all
 from saddle_jax.runs.run_name import safe
+from saddle_jax.runs.statistics import Summary, differences, holm, in_percent, paired, signed, summarise
 from saddle_jax.runs.table import NUMBERS, Cell, Run, cell_of, consensus_stages, load_runs, seeds_of
 
 # ---- reading runs ----

@@ -126,7 +126,7 @@ def _group(program: Program, needed: _Needed, room: int) -> str:
 def _devices(program: Program, needed: _Needed, room: int) -> str:
     """Returns the smallest number of devices that fits, as text."""
     config, batch = program.config, program.trial.batches.size
-    if policy.devices_share_memory():  # more devices add no memory
+    if policy.is_cpu():  # more devices add no memory
         return ""
     used = program.placement.devices * program.placement.batch_devices
 

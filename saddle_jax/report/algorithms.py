@@ -1,7 +1,7 @@
 """Communication, computation, memory and requirements of methods and gradient estimators.
 
 They are measured by tracing a step of a small model on a small ring, since bytes are proportional to the
-model. What cannot be measured is in the constant ABOUT of each file, see `saddle_jax.base.about`.
+model. What cannot be measured is in the constant ABOUT of each file, see `saddle_jax.base.types.About`.
 """
 
 import dataclasses
@@ -18,10 +18,9 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from saddle_jax.base.about import about
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.registry import parameters_of, parse
-from saddle_jax.base.types import Tree
+from saddle_jax.base.types import About, Tree
 from saddle_jax.core.comm_cost import comm_cost, passes_per_step
 from saddle_jax.core.gossip import exact
 from saddle_jax.core.method import Method
@@ -41,6 +40,19 @@ _STOCHASTICITY: dict[Stochasticity | None, tuple[str, ...]] = {
     "column": ("columns sum to one",),
     None: (),
 }
+
+
+def about(factory: Callable[..., Any]) -> About:
+    """Returns the ABOUT of the file that defines a factory; an empty one if a user's file has none.
+
+    A factory that wraps another one, as the SADDLe versions do, has its own citation; the rest is taken from
+    the wrapped method.
+    """
+    own = getattr(sys.modules.get(getattr(factory, "__module__", "")), "ABOUT", None)
+    if not isinstance(own, About):
+        return About("")
+    base = inspect.unwrap(factory)
+    return own if base is factory else about(base)._replace(citation=own.citation)
 
 
 @dataclasses.dataclass(frozen=True)

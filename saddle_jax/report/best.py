@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 from saddle_jax.base.checks import ArgumentError, suggestion
 from saddle_jax.base.errors import RunError
 from saddle_jax.base.registry import Spec, parse
-from saddle_jax.base.statistics import summarise
 from saddle_jax.runs.schema import Measure
 from saddle_jax.runs.source_files import source_refs
+from saddle_jax.runs.statistics import summarise
 from saddle_jax.runs.table import Cell, Run, cells_by, differing, load_runs
 from saddle_jax.settings.config import IRRELEVANT, Config, build_topology, lacks, registry_of, value_of
 from saddle_jax.settings.sweep import SPEC_SETTINGS, in_settings, own_option

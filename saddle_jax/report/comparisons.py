@@ -4,9 +4,9 @@ import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from saddle_jax.base.statistics import signed
 from saddle_jax.runs.schema import Measure
 from saddle_jax.runs.source_files import short
+from saddle_jax.runs.statistics import signed
 from saddle_jax.runs.table import NUMBERS, Cell, Run, cells_by, seeds_of
 from saddle_jax.settings.config import lacks, value_of
 from saddle_jax.settings.sweep import name_of, without
@@ -22,7 +22,7 @@ _ROWS = ("method", "topology")  # what the rows of a table stand for, if they ar
 def cells_of(runs: Iterable[Run], axes: Axes, fixed: Collection[str] = ()) -> dict[tuple[Any, ...], Cell]:
     """Returns the cells of runs by the values that are compared.
 
-    Options such as "method.rho" that are compared, or `fixed` for all methods, are no part of a method's name.
+    Options such as "method.rho" that are compared, or `fixed` for all, are no part of a method's name.
     """
 
     def key(run: Run) -> tuple[Any, ...]:

@@ -14,7 +14,6 @@ import numpy as np
 
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.errors import DamagedError, RunError
-from saddle_jax.base.statistics import summarise
 from saddle_jax.core.comm_cost import readable
 from saddle_jax.report.graphs import topology_of
 from saddle_jax.report.plots import (
@@ -30,6 +29,7 @@ from saddle_jax.report.plots import (
     save,
 )
 from saddle_jax.runs.schema import Measure, same
+from saddle_jax.runs.statistics import summarise
 from saddle_jax.runs.table import (
     MOST_LINES,
     Run,

@@ -19,13 +19,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from saddle_jax.base.files import atomic_write
-from saddle_jax.base.statistics import half_interval
 from saddle_jax.report import graphs
 from saddle_jax.report.figures import AXES
 from saddle_jax.report.graphs import topology_of
 from saddle_jax.report.plots import looks
 from saddle_jax.report.sections import Section, notes, sections
 from saddle_jax.runs.schema import Measure
+from saddle_jax.runs.statistics import half_interval
 from saddle_jax.runs.table import (
     MOST_LINES,
     Run,

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from saddle_jax.base.files import atomic_write
-from saddle_jax.base.statistics import Summary
 from saddle_jax.data.partition import Partition
+from saddle_jax.runs.statistics import Summary
 from saddle_jax.runs.table import Run, settings_without
 from saddle_jax.settings.sweep import without
 

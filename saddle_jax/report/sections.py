@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from saddle_jax.base.statistics import paired, summarise
 from saddle_jax.core.comm_cost import readable
 from saddle_jax.core.topology import Graphs
 from saddle_jax.report import graphs as graph_drawings
 from saddle_jax.report.graphs import topology_of
 from saddle_jax.runs.schema import Measure
+from saddle_jax.runs.statistics import paired, summarise
 from saddle_jax.runs.table import (
     Run,
     cell_of,

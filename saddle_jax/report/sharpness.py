@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from saddle_jax.analysis.sharpness import CONSENSUS, Opened, name_of
-from saddle_jax.base.statistics import Summary, summarise
 from saddle_jax.report import plots
 from saddle_jax.report.plots import labels, new_figure, save
+from saddle_jax.runs.statistics import Summary, summarise
 from saddle_jax.runs.table import run_names
 from saddle_jax.settings.sweep import name_of as trial_name
 

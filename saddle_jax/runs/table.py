@@ -20,7 +20,6 @@ import numpy as np
 
 from saddle_jax.base.errors import DamagedError, RunError
 from saddle_jax.base.reading import TOO_LARGE, damaged, read_arrays, reading
-from saddle_jax.base.statistics import Summary, mean_and_std, paired, summarise
 from saddle_jax.runs.downsample import Downsampled, read_downsampled
 from saddle_jax.runs.metrics import Record, newest, read_metrics
 from saddle_jax.runs.run_folder import folders_below, is_locked, read_about
@@ -37,6 +36,7 @@ from saddle_jax.runs.schema import (
     read_sharpness,
     same,
 )
+from saddle_jax.runs.statistics import Summary, mean_and_std, paired, summarise
 from saddle_jax.settings.config import IRRELEVANT, Config, check_each, from_json
 from saddle_jax.settings.sweep import name_of, of_trial, settings_of
 from saddle_jax.settings.sweep import without as left_out

@@ -16,9 +16,8 @@ import jax
 import jax.numpy as jnp
 
 from saddle_jax.base import checks
-from saddle_jax.base.about import About
 from saddle_jax.base.checks import ArgumentError
-from saddle_jax.base.types import Array, Batch, Key, Params
+from saddle_jax.base.types import About, Array, Batch, Key, Params
 from saddle_jax.core.gradients import GradientEstimator, GradientFn, nothing, plain_gradient
 from saddle_jax.core.trees import tree_map
 from saddle_jax.sam.sam import perturbation

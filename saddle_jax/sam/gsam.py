@@ -16,9 +16,8 @@ from typing import Any
 import jax.numpy as jnp
 
 from saddle_jax.base import checks
-from saddle_jax.base.about import About
 from saddle_jax.base.checks import ArgumentError
-from saddle_jax.base.types import Batch, Params
+from saddle_jax.base.types import About, Batch, Params
 from saddle_jax.core.gradients import GradientEstimator, GradientFn, nothing, plain_gradient
 from saddle_jax.core.trees import tree_map
 from saddle_jax.sam.projection import orthogonal

@@ -14,8 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from saddle_jax.base import checks
-from saddle_jax.base.about import About
-from saddle_jax.base.types import Batch, Params
+from saddle_jax.base.types import About, Batch, Params
 from saddle_jax.core.gradients import GradientEstimator, GradientFn, plain_gradient
 from saddle_jax.core.trees import tree_map
 from saddle_jax.sam.sam import perturbation

@@ -129,10 +129,10 @@ def samples_can_be_gathered_and_prepared(trial: DatasetTrial) -> str:
 def samples_can_be_partitioned(trial: DatasetTrial) -> str:
     """Checks that samples can be partitioned among five agents, by class if there are classes."""
     dataset = trial.dataset
-    if dataset.shares is not None:
-        if not all(len(share) for share in dataset.shares):
+    if dataset.agent_samples is not None:
+        if not all(len(share) for share in dataset.agent_samples):
             raise InvariantError("an agent has no samples")
-        return f"divided already, for {len(dataset.shares)} agents"
+        return f"divided already, for {len(dataset.agent_samples)} agents"
     labels = dataset.labels
     kind = "iid" if labels is None else "dirichlet"
     labels = np.zeros(dataset.size, np.int32) if labels is None else labels

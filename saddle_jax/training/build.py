@@ -352,13 +352,13 @@ def _check_length(trial: Trial) -> None:
 
 def _partition(config: Config, dataset: Dataset) -> Partition:
     """Deals a dataset out to the agents, unless that is done already."""
-    if dataset.shares is not None:
+    if dataset.agent_samples is not None:
         if config.partition not in ("auto", "given"):
             raise ArgumentError(
                 f"partition must be auto or given for {dataset.name}, which is divided already, got "
                 f"{config.partition!r}"
             )
-        return given_partition(dataset.shares, config.agents, dataset.labels, dataset.size)
+        return given_partition(dataset.agent_samples, config.agents, dataset.labels, dataset.size)
     text = "dirichlet" if config.partition == "auto" else config.partition
     if text == "given":
         raise ArgumentError(f"partition must not be given for {dataset.name}, which is not divided")

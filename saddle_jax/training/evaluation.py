@@ -43,9 +43,9 @@ def score(program: Program, number: int, params: Params, every_agent: bool) -> d
     record: dict[str, Any] = {f"test_{name}": value for name, value in found.items()}
     record["consensus_distance"] = float(program.consensus_distance(params))
     if every_agent:
-        name, pull = trial.objective.headline.name, program.placement.pull
+        name, fetch = trial.objective.headline.name, program.placement.fetch
         agents = [
-            trial.evaluate(pull(_one_agent, params, i), mesh)[name] for i in range(program.config.agents)
+            trial.evaluate(fetch(_one_agent, params, i), mesh)[name] for i in range(program.config.agents)
         ]
         record[f"agent_{name}_mean"] = float(np.mean(agents))
         record[f"agent_{name}_std"] = float(np.std(agents))
@@ -55,7 +55,7 @@ def score(program: Program, number: int, params: Params, every_agent: bool) -> d
 
 def is_finite(program: Program, params: Params) -> bool:
     """Tells whether all numbers of a run's models are finite."""
-    return bool(program.placement.pull(_all_finite, params))
+    return bool(program.placement.fetch(_all_finite, params))
 
 
 def params_sha256(program: Program, params: Params) -> str:

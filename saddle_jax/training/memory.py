@@ -177,7 +177,7 @@ def estimate(program: "Program") -> Footprint:
         carried=size_of(shapes) // placement.devices,
         data=stored(program.trials, placement),
         working=gradients // placement.devices + activations,
-        sharing=max(1, devices // jax.process_count()) if policy.devices_share_memory() else 1,
+        sharing=max(1, devices // jax.process_count()) if policy.is_cpu() else 1,
     )
 
 

@@ -367,7 +367,7 @@ class Program:
 
     def whole(self, tree: Tree) -> Tree:
         """Returns arrays that lie on several devices on one of them."""
-        return tree if self.placement.mesh is None else self.placement.pull(_same, tree)
+        return tree if self.placement.mesh is None else self.placement.fetch(_same, tree)
 
     def first_bad(self, carry: list[Carry]) -> np.ndarray:
         """Returns the first step of each run whose loss was not finite, int [R]; -1: none yet."""
@@ -382,11 +382,11 @@ class Program:
 
     def consensus(self, params: Params) -> Params:
         """Returns the average model of agents on their devices, on one device."""
-        return self.placement.pull(consensus, params, self.method.topology.present)
+        return self.placement.fetch(consensus, params, self.method.topology.present)
 
     def consensus_distance(self, params: Params) -> Array:
         """Tells how far agents on their devices are from their average."""
-        return self.placement.pull(consensus_distance, params, self.method.topology.present)
+        return self.placement.fetch(consensus_distance, params, self.method.topology.present)
 
 
 def build(config: Config, trial: Trial | None = None) -> Program:

@@ -1,9 +1,8 @@
 """What a run shows: a heading, a bar with rate, time left and newest numbers, evaluations, the result."""
 
+import os
 import sys
-from typing import Any
-
-from saddle_jax.base import terminal
+from typing import Any, TextIO
 
 _BAR = "{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt}, {rate_fmt}, {remaining} left{postfix}"
 
@@ -47,7 +46,7 @@ class Screen:
             bar_format=_BAR,
             dynamic_ncols=True,
             smoothing=0.05,
-            disable=self._quiet or not terminal.is_drawable(sys.stderr),
+            disable=self._quiet or not is_drawable(sys.stderr),
         )
 
     def note(self, **numbers: str) -> None:
@@ -68,3 +67,11 @@ class Screen:
             self._bar = None
 
     close = stop  # for contextlib.closing
+
+
+def is_drawable(stream: TextIO) -> bool:
+    """Returns whether lines of a stream can be redrawn: it is a terminal, and not a dumb one."""
+    try:
+        return stream.isatty() and os.environ.get("TERM") != "dumb"
+    except ValueError:  # it is closed
+        return False

@@ -217,7 +217,7 @@ def _value(name: str, text: str) -> Any:
         wanted = {bool: "true or false", int: "an integer", float: "a number"}[kind]  # type: ignore[index]
         raise ArgumentError(f"sweep: {name} must be {wanted}, got {text!r}") from error
     check_setting(name, value)
-    return str(parse(name, value)) if name in SPEC_SETTINGS else value
+    return str(parse(name, str(value))) if name in SPEC_SETTINGS else value
 
 
 def _shared(config: Config, numbers: Axes) -> dict[str, Sequence[float]]:

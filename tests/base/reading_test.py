@@ -11,9 +11,8 @@ import pytest
 from damage import CONTENTS
 
 from saddle_jax.base import reading as base_reading
-from saddle_jax.base.errors import DamagedError, RunError, printable
+from saddle_jax.base.errors import MISTAKE, DamagedError, RunError, printable, status_of
 from saddle_jax.base.reading import open_to_read, read_arrays, read_object, reading
-from saddle_jax.base.statuses import MISTAKE, status_of
 
 
 def test_an_object_is_read_and_a_missing_file_is_none(tmp_path):
@@ -129,7 +128,7 @@ def test_too_little_memory_is_no_damage(tmp_path, monkeypatch):
     assert status_of(told.value) == MISTAKE
 
 
-def test_control_characters_are_spelt_out():
+def test_control_characters_are_escaped():
     assert printable("a\x1b[2J\x07\n\ud800é") == "a\\x1b[2J\\x07\\n\\ud800é"
 
 
@@ -186,18 +185,9 @@ def test_an_archive_of_very_many_arrays_is_refused(tmp_path):
         read_arrays(tmp_path / "a.npz", ["x"])
 
 
-@pytest.mark.parametrize(
-    ("content", "told"),
-    [
-        ('{"a": "' + "x" * 2**24 + '"}', "it has more than 16,777,216 bytes"),
-        ('{"a": [' + "[]," * 300_000 + "1]}", "it has more than 250,000 objects, lists and names"),
-        ('{"a": [' + "1," * 2_000_000 + "1]}", "it has more than 1,500,000 values"),
-    ],
-    ids=["long", "lists", "values"],
-)
-def test_json_is_bounded_by_what_it_becomes(content, told, tmp_path):
-    (tmp_path / "a.json").write_text(content)
-    with pytest.raises(DamagedError, match=told):
+def test_json_is_bounded(tmp_path):
+    (tmp_path / "a.json").write_text('{"a": "' + "x" * 2**24 + '"}')
+    with pytest.raises(DamagedError, match="it has more than 16,777,216 bytes"):
         read_object(tmp_path / "a.json")
 
 

@@ -124,20 +124,20 @@ def drawn(source, depth=0):
 
 def test_drawn_specs_are_written_and_read_again():
     source, read = random.Random(0), 0
-    for _ in range(3000):
+    for _ in range(1000):
         spec = drawn(source)
         if len(str(spec)) <= 500:
             assert parse("method", str(spec)) == spec
             assert str(spec).isprintable()
             read += 1
-    assert read > 2500
+    assert read > 800
 
 
 def test_noise_is_read_or_refused_in_one_line():
     source, refusals = random.Random(1), []
     signs = "()[],=+'\"-:. <>{}*/#@;\\\x00\u0301\uff51é"
     pieces = [*signs, "ring", "mine.py:f", "1e9", "lambda", "None", "a=1"]
-    for _ in range(20_000):
+    for _ in range(5000):
         text = "".join(source.choices(pieces, k=source.randrange(1, 12)))
         try:
             spec = parse("method", text)
@@ -146,7 +146,7 @@ def test_noise_is_read_or_refused_in_one_line():
         else:
             assert parse("method", str(spec)) == spec
     assert all(map(str.isprintable, refusals))
-    assert 1000 < len(refusals) < 20_000
+    assert 500 < len(refusals) < 5000
 
 
 # What pages and configs say of things with options; a page also shows calls of Python, which have an n.

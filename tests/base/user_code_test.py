@@ -152,7 +152,7 @@ ELSEWHERE = ("math", "processes", "rmtree", "run", "SIZE", "either", "call", "ch
 
 
 @pytest.mark.parametrize("name", OWN + ELSEWHERE)
-def test_only_what_a_file_defines_itself_can_be_spelt(folder, name):
+def test_only_what_a_file_defines_itself_can_be_loaded(folder, name):
     (folder / "held.py").write_text(HELD)
     if name in OWN:
         user_code.load("method", f"held.py:{name}")

@@ -145,7 +145,7 @@ def test_options_beside_a_varied_method_are_for_those_that_have_them():
         "kgt has no method.nesterov: run without it",
         "kgt has no method.self_gradient: run without it",
     ]
-    with pytest.raises(ArgumentError, match="did you mean 'nesterov'.*got option 'nesterof'"):
+    with pytest.raises(ArgumentError, match=r"did you mean 'nesterov'.*got option 'nesterof'"):
         runs_of("method=qgm,ngm", fixed={"method.nesterof": "false"})
 
 
@@ -168,7 +168,8 @@ def test_what_a_network_with_losses_refuses_is_told_once_for_all_seeds():
 
 def test_commas_belong_to_the_graph_or_method_that_they_stand_in():
     axes = read_axes(
-        "method=gut(mu=0.5, point=current),qgm topology=circulant([1, 2]),equi_static(4, undirected=True),ring"
+        "method=gut(mu=0.5, point=current),qgm "
+        "topology=circulant([1, 2]),equi_static(4, undirected=True),ring"
     )
     assert axes["method"] == ["gut(mu=0.5, point=current)", "qgm"]
     assert axes["topology"] == ["circulant([1, 2])", "equi_static(4, undirected=True)", "ring"]

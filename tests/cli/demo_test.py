@@ -5,10 +5,10 @@ import json
 import pytest
 from folders import cell
 
-from saddle_jax.base.statistics import Summary, summarise
 from saddle_jax.cli import __main__ as cli
 from saddle_jax.cli import papers
 from saddle_jax.papers.saddle import demonstration
+from saddle_jax.runs.statistics import Summary, summarise
 
 TINY = {"agents": 3, "model": "logistic", "epochs": 25, "devices": "1", "eval_every_epochs": 25}
 

@@ -36,7 +36,7 @@ def test_images_have_a_recipe_that_normalises_them(name):
     assert augmented.shape == (4, *dataset.input_shape)
 
 
-def test_options_of_a_dataset_are_spelt_in_brackets():
+def test_options_of_a_dataset_stand_in_brackets():
     dataset = data.load("convex(kind=logistic, dimension=5, samples=60)")
     assert (dataset.objective, dataset.input_shape, dataset.size) == ("logistic", (5,), 60)
     assert dataset.name == "convex(kind=logistic, dimension=5, samples=60)"
@@ -51,10 +51,10 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("spelling", BAD)
-def test_bad_options_of_a_dataset_are_named(spelling):
-    with pytest.raises(ValueError, match=BAD[spelling]):
-        data.load(spelling)
+@pytest.mark.parametrize("spec", BAD)
+def test_bad_options_of_a_dataset_are_named(spec):
+    with pytest.raises(ValueError, match=BAD[spec]):
+        data.load(spec)
 
 
 def test_embedded_digits_are_real_and_split_for_good():

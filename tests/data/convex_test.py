@@ -1,5 +1,7 @@
 """Convex problems: their optimum and constants, against other routes to the same numbers."""
 
+import functools
+
 import numpy as np
 import pytest
 import scipy.optimize
@@ -10,6 +12,7 @@ from saddle_jax.data import convex
 every_kind = pytest.mark.parametrize("kind", convex.CONVEX_KINDS)
 
 
+@functools.cache
 def divided(kind, agents=10, partition="dirichlet(0.1)", weight_decay=0.0, **options):
     samples = convex.make_samples(kind, **options)
     shares = data.make_partition(partition, samples.groups, agents, seed=0)

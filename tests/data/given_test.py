@@ -54,7 +54,7 @@ def test_a_list_is_divided_already():
     shares = [(X[:5], Y[:5]), (X[5:12], Y[5:12]), (X[12:], Y[12:])]
     dataset = data.from_samples(shares, (X, Y))
     np.testing.assert_array_equal(dataset.train["inputs"], X.astype(np.float32))
-    partition = data.given_partition(dataset.shares, 3, dataset.labels, dataset.size)
+    partition = data.given_partition(dataset.agent_samples, 3, dataset.labels, dataset.size)
     assert partition.sizes.tolist() == [5, 7, 18]
     for agent, (start, end) in enumerate([(0, 5), (5, 12), (12, 30)]):
         own = partition.samples[agent][: partition.sizes[agent]]

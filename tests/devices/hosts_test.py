@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 
 import chex
 import jax
@@ -15,6 +14,7 @@ import pytest
 
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.errors import DamagedError, RunError
+from saddle_jax.cli import train as cli_train
 from saddle_jax.devices import hosts, placement
 from saddle_jax.runs import run_folder
 from saddle_jax.settings.config import Config
@@ -22,15 +22,15 @@ from saddle_jax.training import loop, reopen
 from saddle_jax.training.progress import Screen
 
 # Five agents on three of four devices, two of one process and one of the other; one agent is idle. A vote, on
-# all four, comes with every step. Steps enough to be killed between two checkpoints.
+# all four, comes with every step.
 SETTINGS = Config(
     agents=5,
     model="logistic",
-    epochs=60,
-    checkpoint_every_steps=100,
+    epochs=20,
+    checkpoint_every_steps=40,
     log_every_steps=1,
     eval_agents="never",
-    eval_every_epochs=30,
+    eval_every_epochs=10,
 )
 ENOUGH = 120  # seconds: no process of these tests may live longer
 
@@ -82,21 +82,18 @@ def models(workdir):
     return params
 
 
-def test_two_processes_train_as_one_does_even_if_one_is_killed_in_between(tmp_path):
+def test_two_processes_go_on_as_one_does(tmp_path, monkeypatch):
     alone = loop.train(SETTINGS, tmp_path / "alone", Screen(quiet=True))  # on this process's four devices
-    workdir = tmp_path / "together"
-    port = free_port()
-    pair = [saddle_train(port, process, workdir) for process in (0, 1)]
-    deadline = time.monotonic() + ENOUGH
-    while not (workdir / "checkpoints" / "00000100").exists() and time.monotonic() < deadline:
-        assert all(process.poll() is None for process in pair), ends(pair)
-        time.sleep(0.01)
-    pair[1].send_signal(signal.SIGKILL)
-    killed = time.monotonic()
-    (status, _, error), _ = ends(pair)
-    assert time.monotonic() - killed < 40
-    assert status not in (0, None)
-    assert "another process has ended or cannot be reached" in error or "another task died" in error
+    advance, workdir = loop._Run._advance, tmp_path / "together"
+
+    def stop(self, *arguments):
+        advance(self, *arguments)
+        if self.step > 50:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(loop._Run, "_advance", stop)
+    with pytest.raises(KeyboardInterrupt):
+        loop.train(SETTINGS, workdir, Screen(quiet=True))
     assert not (workdir / "result.json").exists()
 
     port = free_port()
@@ -116,37 +113,59 @@ def test_two_processes_train_as_one_does_even_if_one_is_killed_in_between(tmp_pa
     chex.assert_trees_all_close(models(workdir), models(tmp_path / "alone"), rtol=1e-5, atol=1e-6)
 
 
-def test_what_processes_agree_on(tmp_path):
+def test_two_processes_agree_and_one_notices_that_the_other_is_killed(tmp_path):
     port, program = free_port(), pathlib.Path(__file__).parents[1] / "hosts_peer.py"
-    for status, out, error in ends([start([program, port, 2, process, tmp_path]) for process in (0, 1)]):
-        assert status == 0, error
-        assert out == ""
+    peers = [start([program, port, 2, process, tmp_path]) for process in (0, 1)]
+    (status, out, error), (killed, _, silent) = ends(peers)
+    assert (killed, silent) == (-signal.SIGKILL, "")
+    assert status not in (0, None)
+    assert "another process has ended or cannot be reached" in error or "another task died" in error, error
+    assert out == ""
     assert list(tmp_path.iterdir()) == []
 
 
-def test_processes_with_other_settings_are_refused_and_nothing_is_written(tmp_path):
-    port, workdir = free_port(), tmp_path / "run"
-    pair = [saddle_train(port, process, workdir, f"--method.rho=0.{process + 1}") for process in (0, 1)]
-    for status, out, error in ends(pair):
-        assert status == 2
-        assert out == ""
-        difference = "the same method, got q_saddle(rho=0.1) on process 0 and q_saddle(rho=0.2) on process 1"
-        assert error == f"saddle: all processes of a run must have {difference}\n"
-    assert not workdir.exists()
+def test_training_ends_together(tmp_path, monkeypatch, capfd):
+    def fail(*_, **__):
+        raise RunError("no room")
+
+    monkeypatch.setattr(loop, "train", fail)
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    monkeypatch.setattr(hosts, "end_at_once", sys.exit)
+    with pytest.raises(SystemExit, match=r"^2$"):
+        cli_train.run_training(SETTINGS, tmp_path, quiet=True)
+    assert capfd.readouterr().err == "saddle: process 0: no room\n"
 
 
-@pytest.mark.parametrize("process", [0, 1])
-def test_a_peer_that_never_comes(process, tmp_path):
-    port = free_port()
-    started = time.monotonic()
-    [(status, _, error)] = ends([saddle_train(port, process, tmp_path / "run", "--join_timeout=2")])
-    assert time.monotonic() - started < 60
-    assert status == 2
-    waited = f"saddle: process {process} of 2 waited 2 s at localhost:{port}, and not all of them came"
-    assert error.startswith(waited)
-    assert error.count("\n") == 1
-    assert ("process 0 does not answer there" in error) == (process == 1)
+def test_processes_with_other_settings_are_refused_and_nothing_is_written(tmp_path, monkeypatch):
+    def gather(text):
+        return [text, text.replace('"batch_size": 32', '"batch_size": 64') if text[0] == "{" else "a hash"]
+
+    monkeypatch.setattr(hosts, "gather", gather)
+    with pytest.raises(
+        hosts.AgreedError, match="the same batch_size, got 32 on process 0 and 64 on process 1"
+    ):
+        loop.train(SETTINGS, tmp_path / "run", Screen(quiet=True))
     assert not (tmp_path / "run").exists()
+
+
+def test_process_0_does_not_wait_forever():
+    """JAX waits in C++: only a process of its own shows that it ends."""
+    port = free_port()
+    program = f"from saddle_jax.devices import hosts; hosts.join('localhost:{port}', 2, 0, timeout=1)"
+    [(status, _, error)] = ends([start(["-c", program])])
+    assert status == 2
+    line = f"saddle: process 0 of 2 waited 1 s at localhost:{port}, and not all of them came\n"
+    assert error == line
+
+
+def test_process_1_tells_that_process_0_does_not_answer(monkeypatch, capfd):
+    monkeypatch.setattr(hosts, "end_at_once", sys.exit)
+    address = f"localhost:{free_port()}"
+    options = {"coordinator_address": address, "num_processes": 2, "process_id": 1}
+    with pytest.raises(SystemExit, match=r"^2$"):
+        hosts._end_without_the_others(options, 60)
+    line = f"saddle: process 1 of 2 waited 60 s at {address}, and not all of them came; process 0 does not"
+    assert capfd.readouterr().err.startswith(line)
 
 
 def test_one_process_does_as_before():

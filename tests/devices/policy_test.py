@@ -24,16 +24,14 @@ def test_answers_are_for_this_hardware_or_for_a_named_target():
             policy.trials_at_once(6),
             policy.steps_per_dispatch(),
             policy.devices_per_batch(8, 2),
-            policy.batches_convolutions(),
-            policy.takes_native_convolutions(),
             policy.landscape_points(),
             policy.activations_held(),
         )
 
     here = answers()
-    assert here == (True, 1, 1, 1, 1, False, True, 1, 2)
+    assert here == (True, 1, 1, 1, 1, 1, 2)
     with policy.targeting("gpu"):
-        assert answers() == (False, 8, 6, 5, 4, True, False, 16, 1)
+        assert answers() == (False, 8, 6, 5, 4, 16, 1)
         with policy.targeting("cpu"):
             assert answers() == here
         assert not policy.is_cpu()

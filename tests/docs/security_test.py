@@ -5,7 +5,7 @@ import re
 import pages
 import pytest
 
-from saddle_jax.base import registry, statuses
+from saddle_jax.base import errors, registry
 from saddle_jax.cli.verb import load
 from saddle_jax.serve import pages as served
 from saddle_jax.serve import server
@@ -20,7 +20,7 @@ FLAT = " ".join(TEXT.split())
         (r"for up to (\d+) runs in one page", served.MOST_RUNS),
         (r"silent for (\d+) seconds", server._Handler.timeout),
         (r"at most (\d+) letters", registry._LONGEST),
-        (r"exit status (\d+)", statuses.DAMAGED),
+        (r"exit status (\d+)", errors.DAMAGED),
     ],
 )
 def test_its_numbers_are_those_of_the_code(sentence, number):

@@ -2,11 +2,11 @@
 
 import dataclasses
 import functools
+import hashlib
 import os
 import pathlib
 import shutil
 import subprocess
-import sys
 import types
 
 import chex
@@ -19,7 +19,7 @@ import saddle_jax as sj
 from saddle_jax import models
 from saddle_jax.devices import policy
 from saddle_jax.kernels import convolution, native
-from saddle_jax.kernels.convolution import ORDINARY, Window
+from saddle_jax.kernels.convolution import Window
 from saddle_jax.settings.config import Config
 from saddle_jax.training import describe
 
@@ -27,6 +27,7 @@ pytestmark = pytest.mark.skipif(
     not any(map(shutil.which, native._COMPILERS)), reason="there is no C++ compiler"
 )
 
+ROOT = pathlib.Path(__file__).parents[2]
 SHAPES = [  # batch, height, width, inputs, outputs, size, stride, padding
     (2, 8, 8, 3, 16, 3, 1, 1),  # a row of the kernel is one vector
     (2, 9, 7, 3, 16, 3, 2, 1),
@@ -81,37 +82,54 @@ def calls(function, *arguments):
     return str(jax.make_jaxpr(lambda *arrays: function(*arrays))(*arguments)).count("ffi_call[")
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_convolutions_and_gradients_are_those_of_lax(shape):
-    x, kernel, g = arrays(shape)
-    ours = jax.jit(by_conv_impl("native", *shape[-2:]))(x, kernel, g)
+def check_close(ours, theirs, tolerance):
+    """Compares results for every shape, each relative to its largest number."""
+    for shape in SHAPES:
+        for one, other in zip(ours[shape], theirs[shape], strict=True):
+            other = np.asarray(other)
+            atol = tolerance * np.abs(other).max() + 1e-30
+            np.testing.assert_allclose(one, other, rtol=0, atol=atol, err_msg=str(shape))
+
+
+@pytest.fixture(scope="module")
+def exact():
+    """The results and both gradients for every shape by XLA in float64, of one program."""
+    inputs = {shape: [np.asarray(a, np.float64) for a in arrays(shape)] for shape in SHAPES}
+
+    @jax.jit
+    def run(inputs):
+        return {shape: by_conv_impl("plain", *shape[-2:])(*inputs[shape]) for shape in SHAPES}
+
     with jax.enable_x64(True):
-        exact = [np.asarray(a, np.float64) for a in (x, kernel, g)]
-        theirs = by_conv_impl("plain", *shape[-2:])(*map(jnp.asarray, exact))
-        theirs = [np.asarray(a) for a in theirs]
-    for one, other in zip(ours, theirs, strict=True):
-        assert one.dtype == np.float32
-        np.testing.assert_allclose(one, other, rtol=0, atol=2e-6 * np.abs(other).max() + 1e-30)
+        return jax.device_get(run(inputs))
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_kernels_that_matrix_products_replace_are_right_too(shape):
+def test_convolutions_and_gradients_are_those_of_lax(exact):
+    @jax.jit
+    def run(inputs):
+        return {shape: by_conv_impl("native", *shape[-2:])(*inputs[shape]) for shape in SHAPES}
+
+    ours = run({shape: arrays(shape) for shape in SHAPES})
+    assert {leaf.dtype for leaf in jax.tree.leaves(ours)} == {np.dtype(np.float32)}
+    check_close(ours, exact, 2e-6)
+
+
+def test_kernels_that_matrix_products_replace_are_right_too(exact):
     """1x1 kernels are computed otherwise where they are faster; these are all three, in every shape."""
-    x, kernel, g = arrays(shape)
-    window = Window(*shape[-2:], 1)
-    call = functools.partial(convolution._call, window=window)
-    ours = [
-        call("forward", shape=g.shape, left=x, right=kernel),
-        call("input_gradient", shape=x.shape, left=g, right=kernel),
-        call("kernel_gradient", shape=kernel.shape, left=x, right=g),
-    ]
-    theirs = [
-        ORDINARY.forward(window, x, kernel),
-        ORDINARY.input_gradient(window, x.shape[1:3], g, kernel),
-        ORDINARY.kernel_gradient(window, kernel.shape[:2], x, g),
-    ]
-    for one, other in zip(ours, theirs, strict=True):
-        np.testing.assert_allclose(one, other, rtol=0, atol=4e-6 * np.abs(other).max() + 1e-30)
+
+    @jax.jit
+    def run(inputs):
+        results = {}
+        for shape, (x, kernel, g) in inputs.items():
+            call = functools.partial(convolution._call, window=Window(*shape[-2:], 1))
+            results[shape] = [
+                call("forward", shape=g.shape, left=x, right=kernel),
+                call("input_gradient", shape=x.shape, left=g, right=kernel),
+                call("kernel_gradient", shape=kernel.shape, left=x, right=g),
+            ]
+        return results
+
+    check_close(run({shape: arrays(shape) for shape in SHAPES}), exact, 4e-6)
 
 
 def test_the_same_call_gives_the_same_bits():
@@ -137,7 +155,7 @@ def test_a_networks_gradients_through_sam_are_the_same_on_devices_and_those_of_x
     images = jax.random.normal(jax.random.key(0), (4, 3, 8, 8, 3))
 
     def gradients(conv_impl):
-        model = models.build("resnet8", 10, conv_impl=conv_impl)
+        model = models.build("cnn", 10, conv_impl=conv_impl)
         params = sj.replicate(models.init(model, (8, 8, 3), jax.random.key(1)), 4)
         loss = lambda p, x: jnp.mean(jnp.square(model.apply({"params": p}, x)))  # noqa: E731
         return jax.jit(sj.local_gradients(loss, sj.sam(0.1)))(params, images)
@@ -216,33 +234,36 @@ def test_without_a_compiler_xla_computes_and_one_line_says_so():
         assert describe._faster(Config(), with_convolutions) == ""
 
 
-def test_nothing_is_compiled_before_a_convolution_is_traced(tmp_path):
-    program = "from saddle_jax import models; models.build('cnn', 10)"
-    environment = {**os.environ, "SADDLE_CACHE_DIR": str(tmp_path)}
-    subprocess.run([sys.executable, "-c", program], env=environment, check=True)
-    assert list(tmp_path.iterdir()) == []
+def test_nothing_is_compiled_before_a_convolution_is_traced(monkeypatch):
+    monkeypatch.setattr(native, "_loaded", lambda: pytest.fail("the kernels were loaded"))
+    model = models.build("cnn", 10)
+    with pytest.raises(pytest.fail.Exception, match="the kernels were loaded"):
+        models.init(model, (7, 9, 2), jax.random.key(0))
 
 
-def test_no_sanitizer_complains(tmp_path):
+def test_no_sanitizer_complains():
+    """The driver is compiled again when it or the kernels change."""
     folder = pathlib.Path(__file__).parent
-    command = native._command()[:1]
-    checks = [
+    command = [
+        *native._command()[:1],
         "-fsanitize=address,undefined",
         "-fno-sanitize-recover=all",
         "-std=c++17",
         "-O1",
         "-march=native",
+        *("-isystem", jax.ffi.include_dir(), "-I", str(native.SOURCE.parent)),
     ]
-    include = ["-isystem", jax.ffi.include_dir(), "-I", str(native.SOURCE.parent)]
-    driver = tmp_path / "driver"
-    made = subprocess.run(
-        [*command, *checks, *include, str(folder / "native_driver.cc"), "-o", str(driver)],
-        capture_output=True,
-        text=True,
-    )
-    if "cannot find" in made.stderr:
-        pytest.skip("this compiler has no sanitizers")
-    assert made.returncode == 0, made.stderr
+    sources = [folder / "native_driver.cc", native.SOURCE, *sorted(native.SOURCE.parent.glob("*.h"))]
+    content = b"\0".join([*(path.read_bytes() for path in sources), repr(command).encode()])
+    driver = ROOT / ".cache" / f"native_driver-{hashlib.sha256(content).hexdigest()[:16]}"
+    if not driver.exists():
+        driver.parent.mkdir(exist_ok=True)
+        made = driver.with_name(f"{driver.name}-{os.getpid()}")
+        done = subprocess.run([*command, str(sources[0]), "-o", str(made)], capture_output=True, text=True)
+        if "cannot find" in done.stderr:
+            pytest.skip("this compiler has no sanitizers")
+        assert done.returncode == 0, done.stderr
+        made.replace(driver)
     done = subprocess.run([driver], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert int(done.stdout.split()[0]) > 500

@@ -1,6 +1,7 @@
 """Convolution in all its forms and batching rules: the ordinary one, to rounding."""
 
 import functools
+import itertools
 
 import chex
 import jax
@@ -27,14 +28,29 @@ CONVOLUTIONS = [
 
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("conv_impl", ["fast", "plain"])
-@pytest.mark.parametrize(("size", "stride", "padding", "depthwise"), CONVOLUTIONS)
-def test_convolution_by_hand(size, stride, padding, depthwise, conv_impl):
+def test_convolution_by_hand(conv_impl):
     random = np.random.default_rng(0)
     x = random.normal(size=(2, 9, 8, 4))
-    groups = 4 if depthwise else 1
-    kernel = random.normal(size=(size, size, 4 // groups, 4 if depthwise else 6))
-    y = convolution.convolve(x, kernel, stride=stride, padding=padding, groups=groups, conv_impl=conv_impl)
-    np.testing.assert_allclose(y, convolve_by_hand(x, kernel, stride, padding, groups), atol=1e-12)
+    kernels = {
+        (size, stride, padding, depthwise): random.normal(
+            size=(size, size, 1, 4) if depthwise else (size, size, 4, 6)
+        )
+        for size, stride, padding, depthwise in CONVOLUTIONS
+    }
+
+    @jax.jit
+    def run(kernels):
+        return {
+            about: convolution.convolve(
+                x, kernel, stride=about[1], padding=about[2], groups=4 if about[3] else 1, conv_impl=conv_impl
+            )
+            for about, kernel in kernels.items()
+        }
+
+    for about, y in run(kernels).items():
+        _, stride, padding, depthwise = about
+        expected = convolve_by_hand(x, kernels[about], stride, padding, 4 if depthwise else 1)
+        np.testing.assert_allclose(y, expected, atol=1e-12, err_msg=str(about))
 
 
 def all_of(conv_impl, stride, groups):
@@ -52,29 +68,39 @@ def all_of(conv_impl, stride, groups):
 
 
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("axes", [(0, 0), (0, None), (None, 0)], ids=str)
-@pytest.mark.parametrize(("stride", "groups"), [(1, 1), (2, 1), (2, 4)])
 @pytest.mark.parametrize(("agents", "kind"), [(3, "cpu"), (convolution._MAX_UNROLLED + 1, "cpu"), (3, "gpu")])
-def test_agents_are_convolved_each_by_its_own_kernel(axes, stride, groups, agents, kind):
-    x = jax.random.normal(KEY, (agents, 2, 5, 5, 4))[slice(None) if axes[0] == 0 else 0]
-    kernel = jax.random.normal(KEY, (agents, 3, 3, 4 // groups, 4))[slice(None) if axes[1] == 0 else 0]
-    with policy.targeting(kind):
-        fast, plain = (
-            jax.jit(jax.vmap(all_of(way, stride, groups), axes))(x, kernel) for way in ("fast", "plain")
-        )
-    chex.assert_trees_all_close(fast, plain, atol=1e-11)
+def test_agents_are_convolved_each_by_its_own_kernel(agents, kind):
+    """Every agent with its own images, its own kernel, or both; and agents of agents, a vmap in a vmap.
 
+    The latter are neighbours' batches under one model, or trials with one each.
+    """
+    cases, inputs = [], []
+    for (stride, groups), axes in itertools.product([(1, 1), (2, 1), (2, 4)], [(0, 0), (0, None), (None, 0)]):
+        cases.append((stride, groups, (axes,)))
+        x = jax.random.normal(KEY, (agents, 2, 5, 5, 4))[slice(None) if axes[0] == 0 else 0]
+        kernel = jax.random.normal(KEY, (agents, 3, 3, 4 // groups, 4))[slice(None) if axes[1] == 0 else 0]
+        inputs.append((x, kernel))
+    for inner in ((0, None), (0, 0)):
+        cases.append((1, 1, (inner, (0, 0))))
+        x = jax.random.normal(KEY, (2, 3, 2, 5, 5, 4))
+        kernel = jax.random.normal(KEY, (2, 3, 3, 3, 4, 4))
+        inputs.append((x, kernel if inner[1] == 0 else kernel[:, 0]))
 
-@pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("kind", ["cpu", "gpu"])
-@pytest.mark.parametrize("inner", [(0, None), (0, 0)], ids=["neighbours", "trials"])
-def test_agents_of_agents_are_convolved_too(inner, kind):
-    """Neighbours' batches under one model, or trials with one each, all agents: a vmap inside a vmap."""
-    x = jax.random.normal(KEY, (2, 3, 2, 5, 5, 4))
-    kernel = jax.random.normal(KEY, (2, 3, 3, 3, 4, 4))[slice(None) if inner[1] == 0 else (slice(None), 0)]
+    @jax.jit
+    def run(inputs):
+        results = {"fast": [], "plain": []}
+        for conv_impl, found in results.items():
+            for (stride, groups, levels), arrays in zip(cases, inputs, strict=True):
+                function = all_of(conv_impl, stride, groups)
+                for axes in levels:
+                    function = jax.vmap(function, axes)
+                found.append(function(*arrays))
+        return results
+
     with policy.targeting(kind):
-        fast, plain = (jax.vmap(jax.vmap(all_of(way, 1, 1), inner))(x, kernel) for way in ("fast", "plain"))
-    chex.assert_trees_all_close(fast, plain, atol=1e-11)
+        results = run(inputs)
+    for case, fast, plain in zip(cases, results["fast"], results["plain"], strict=True):
+        chex.assert_trees_all_close(fast, plain, atol=1e-11, custom_message=str(case))
 
 
 def grouped_windows(conv_impl, agents):
@@ -119,12 +145,13 @@ SHAPES = [  # height, width, inputs, outputs, size, stride, padding, batch
 ]
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_every_form_of_a_convolution_is_the_ordinary_one(shape):
-    height, width, inputs, outputs, size, stride, padding, batch = shape
-    window = convolution.Window(stride, padding, 1)
+@pytest.mark.parametrize(("dtype", "limit"), [(jnp.float32, 2e-6), (jnp.float64, 1e-13)])
+def test_every_form_of_a_convolution_is_the_ordinary_one(dtype, limit):
+    forms = (convolution.ORDINARY, convolution.BY_PATCHES, convolution.ON_CPU)
 
-    def all_three(form, x, kernel):
+    def all_three(form, shape, x, kernel):
+        height, width, _, _, size, stride, padding, _ = shape
+        window = convolution.Window(stride, padding, 1)
         y = form.forward(window, x, kernel)
         g = jnp.sin(jnp.arange(y.size, dtype=x.dtype)).reshape(y.shape)
         return (
@@ -133,20 +160,21 @@ def test_every_form_of_a_convolution_is_the_ordinary_one(shape):
             form.kernel_gradient(window, (size, size), x, g),
         )
 
-    def worst(one, other):
-        errors = jax.tree.map(lambda a, b: jnp.abs(a - b).max() / jnp.abs(b).max(), one, other)
-        chex.assert_trees_all_equal_shapes(one, other)
-        return max(float(error) for error in errors)
-
-    for dtype, limit in ((jnp.float32, 2e-6), (jnp.float64, 1e-13)):
-        with jax.enable_x64(dtype == jnp.float64):
-            x = jax.random.normal(KEY, (batch, height, width, inputs), dtype)
-            kernel = jax.random.normal(KEY, (size, size, inputs, outputs), dtype)
-            forms = (convolution.ORDINARY, convolution.BY_PATCHES, convolution.ON_CPU)
-            run = jax.jit(lambda x, kernel, forms=forms: [all_three(form, x, kernel) for form in forms])
-            ordinary, patches, cpu = run(x, kernel)
-            assert worst(patches, ordinary) < limit
-            assert worst(cpu, ordinary) < limit
+    with jax.enable_x64(dtype == jnp.float64):
+        inputs = {
+            (height, width, inputs, outputs, size, stride, padding, batch): (
+                jax.random.normal(KEY, (batch, height, width, inputs), dtype),
+                jax.random.normal(KEY, (size, size, inputs, outputs), dtype),
+            )
+            for height, width, inputs, outputs, size, stride, padding, batch in SHAPES
+        }
+        run = jax.jit(lambda inputs: {s: [all_three(form, s, *inputs[s]) for form in forms] for s in inputs})
+        results = jax.device_get(run(inputs))
+    for shape, (ordinary, *others) in results.items():
+        for form in others:
+            chex.assert_trees_all_equal_shapes_and_dtypes(form, ordinary)
+            for one, other in zip(form, ordinary, strict=True):
+                assert np.abs(one - other).max() < limit * np.abs(other).max(), shape
 
 
 def test_the_batching_rule_makes_ordinary_convolutions():

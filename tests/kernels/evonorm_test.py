@@ -1,5 +1,6 @@
 """EvoNorm-S0 by hand, and its derivative against autodiff; the same by kernels of our own."""
 
+import functools
 import shutil
 
 import chex
@@ -24,28 +25,26 @@ def test_evonorm_by_hand_and_its_derivative_against_autodiff(gate):
     random = np.random.default_rng(0)
     x = 4 * random.normal(size=(3, 5, 4, 16)) + 1
     scale, bias = random.normal(size=(2, 16))
-    np.testing.assert_allclose(
-        evonorm.evonorm(gate, x, scale, bias), evonorm_by_hand(x, scale, bias, gate), atol=1e-12
-    )
 
-    def pulled(run):
-        y, pull = jax.vjp(lambda *arguments: run(gate, *arguments), x, scale, bias)
-        return y, pull(jnp.cos(y))
+    @jax.jit
+    def derivatives(x, scale, bias):
+        """Computes for both forms the result, its gradients, and the derivative of a derivative."""
+        results = []
+        for run in (evonorm.evonorm, evonorm.evonorm_plain):
+            y, pull = jax.vjp(functools.partial(run, gate), x, scale, bias)
+            slope = jax.grad(lambda x, run=run: jnp.sum(run(gate, x, scale, bias) ** 2))
+            results.append((y, pull(jnp.cos(y)), jax.grad(lambda x, slope=slope: jnp.sum(slope(x) ** 2))(x)))
+        return results
 
-    chex.assert_trees_all_close(pulled(evonorm.evonorm), pulled(evonorm.evonorm_plain), atol=1e-11)
-    # and once more: the derivative of the derivative
-    second = [
-        jax.grad(
-            lambda x, run=run: jnp.sum(jax.grad(lambda x: jnp.sum(run(gate, x, scale, bias) ** 2))(x) ** 2)
-        )(x)
-        for run in (evonorm.evonorm, evonorm.evonorm_plain)
-    ]
-    chex.assert_trees_all_close(*second, rtol=1e-9)
+    (y, first, second), (_, *plain) = derivatives(x, scale, bias)
+    np.testing.assert_allclose(y, evonorm_by_hand(x, scale, bias, gate), atol=1e-12)
+    chex.assert_trees_all_close(first, plain[0], atol=1e-11)
+    chex.assert_trees_all_close(second, plain[1], rtol=1e-9)
 
 
 def test_a_constant_image_gives_no_nan():
     gradient = jax.grad(lambda x: jnp.sum(evonorm.evonorm("hard_sigmoid", x, jnp.ones(8), jnp.zeros(8))))
-    chex.assert_tree_all_finite(gradient(jnp.full((1, 3, 3, 8), 2.0)))
+    chex.assert_tree_all_finite(jax.jit(gradient)(jnp.full((1, 3, 3, 8), 2.0)))
 
 
 def numbers(shape):
@@ -71,20 +70,22 @@ def plain(x, scale, bias):
 
 
 @with_kernels
-@pytest.mark.parametrize(
-    "shape",
-    [(3, 5, 5, 16), (2, 8, 8, 8), (3, 3, 4, 24), (1, 1, 1, 64), (2, 33, 7, 48), (2, 2, 1, 8)],
-    ids=str,
-)
-def test_kernels_are_evonorm_and_its_derivative(shape):
-    arrays = numbers(shape)
-    ours = jax.jit(with_gradients(evonorm.evonorm_native))(*arrays)
+def test_kernels_are_evonorm_and_its_derivative():
+    shapes = [(3, 5, 5, 16), (2, 8, 8, 8), (3, 3, 4, 24), (1, 1, 1, 64), (2, 33, 7, 48), (2, 2, 1, 8)]
+    inputs = {shape: numbers(shape) for shape in shapes}
+
+    def all_of(run):
+        return jax.jit(lambda inputs: {shape: with_gradients(run)(*inputs[shape]) for shape in inputs})
+
+    ours = all_of(evonorm.evonorm_native)(inputs)
+    assert {leaf.dtype for leaf in jax.tree.leaves(ours)} == {np.dtype(np.float32)}
     with jax.enable_x64(True):
-        exact = with_gradients(plain)(*(jnp.asarray(np.asarray(a, np.float64)) for a in arrays))
-        exact = [np.asarray(a) for a in exact]
-    for one, other in zip(ours, exact, strict=True):
-        assert one.dtype == np.float32
-        np.testing.assert_allclose(one, other, rtol=0, atol=4e-6 * np.abs(other).max() + 1e-7)
+        exact = all_of(plain)(jax.tree.map(lambda x: np.asarray(x, np.float64), inputs))
+        exact = jax.device_get(exact)
+    for shape in shapes:
+        for one, other in zip(ours[shape], exact[shape], strict=True):
+            atol = 4e-6 * np.abs(other).max() + 1e-7
+            np.testing.assert_allclose(one, other, rtol=0, atol=atol, err_msg=str(shape))
 
 
 @with_kernels
@@ -92,14 +93,15 @@ def test_kernels_give_agents_the_same_bits_batched_or_alone():
     arrays = numbers((3, 4, 4, 16))
     stacked = [jnp.stack([(i + 1) * a for i in range(4)]) for a in arrays]
     run = with_gradients(evonorm.evonorm_native)
-    alone = [run(*(a[i] for a in stacked)) for i in range(4)]
+    compiled = jax.jit(run)
+    alone = [compiled(*(a[i] for a in stacked)) for i in range(4)]
     alone = jax.tree.map(lambda *rows: jnp.stack(rows), *alone)
     chex.assert_trees_all_equal(jax.jit(jax.vmap(run))(*stacked), alone)
     chex.assert_trees_all_equal(jax.jit(lambda a: jax.lax.map(lambda b: run(*b), a))(stacked), alone)
     # as in gradients of single samples: scale and bias are shared, and yet each has gradients of its own
     x, scale, bias, g = arrays
-    shared = jax.vmap(lambda x, g: run(x[None], scale, bias, g[None]))(x, g)
-    one = [run(x[i : i + 1], scale, bias, g[i : i + 1]) for i in range(3)]
+    shared = jax.jit(jax.vmap(lambda x, g: run(x[None], scale, bias, g[None])))(x, g)
+    one = [compiled(x[i : i + 1], scale, bias, g[i : i + 1]) for i in range(3)]
     chex.assert_trees_all_equal(shared, jax.tree.map(lambda *rows: jnp.stack(rows), *one))
 
 
@@ -114,7 +116,8 @@ def test_hessian_vector_products_through_kernels_are_those_of_autodiff():
         backward = jax.grad(lambda a: sum(map(jnp.vdot, jax.grad(loss)(a), along)))(point)
         return forward, backward
 
-    for one, other in zip(*map(jax.tree.leaves, map(products, (evonorm.evonorm_native, plain))), strict=True):
+    both = jax.jit(lambda: [products(run) for run in (evonorm.evonorm_native, plain)])()
+    for one, other in zip(*map(jax.tree.leaves, both), strict=True):
         np.testing.assert_allclose(one, other, rtol=0, atol=2e-5 * float(jnp.abs(other).max()))
 
 

@@ -6,8 +6,7 @@ import jax.numpy as jnp
 import pytest
 
 import saddle_jax as sj
-from saddle_jax.base.about import About, about
-from saddle_jax.base.registry import parameters_of
+from saddle_jax.base.types import About
 from saddle_jax.methods import METHODS, base_methods
 from saddle_jax.report import algorithms
 from saddle_jax.report.tables import as_text
@@ -37,7 +36,7 @@ def test_what_is_measured_is_what_the_papers_say(name):
 
 @pytest.mark.parametrize("name", base_methods())
 def test_every_method_says_what_cannot_be_measured_in_its_own_file(name):
-    said, facts = about(METHODS[name]), algorithms.facts_of_method(name)
+    said, facts = algorithms.about(METHODS[name]), algorithms.facts_of_method(name)
     assert re.search(r"\d{4}$", said.citation)
     assert facts.citation == said.citation
     assert facts.requires
@@ -50,8 +49,10 @@ def test_every_method_says_what_cannot_be_measured_in_its_own_file(name):
 
 
 def test_a_saddle_version_is_as_exact_and_demanding_as_its_base():
-    assert about(METHODS["n_saddle"]) == About("Choudhary et al., WACV 2025", requires="undirected")
-    assert about(METHODS["ngm"]).citation == "Aketi et al., 2023"
+    assert algorithms.about(METHODS["n_saddle"]) == About(
+        "Choudhary et al., WACV 2025", requires="undirected"
+    )
+    assert algorithms.about(METHODS["ngm"]).citation == "Aketi et al., 2023"
 
 
 def test_a_graph_that_a_method_refuses_is_not_measured_on():

@@ -9,11 +9,11 @@ import pytest
 from folders import SMALL, cell, make_page, with_compressor, write_run
 from scipy import stats
 
-from saddle_jax.base.statistics import Summary, paired, summarise
 from saddle_jax.report.comparisons import cells_of, comparison, differences, intervals, numbers
 from saddle_jax.report.figures import plot_curves
 from saddle_jax.report.tables import as_csv, as_latex, in_form
 from saddle_jax.runs.schema import CLASSIFICATION
+from saddle_jax.runs.statistics import Summary, paired, summarise
 from saddle_jax.runs.table import load_runs
 from saddle_jax.training.sweep import read_axes
 

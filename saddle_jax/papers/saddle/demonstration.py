@@ -4,9 +4,9 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from saddle_jax.base.statistics import Summary, summarise
 from saddle_jax.report.sharpness import Sharp
 from saddle_jax.report.tables import NAMES
+from saddle_jax.runs.statistics import Summary, summarise
 from saddle_jax.runs.table import Cell
 
 BASE, SADDLE = "qgm", "q_saddle"
