@@ -9,6 +9,7 @@ from saddle_jax.base.checks import ArgumentError, suggestion
 from saddle_jax.base.errors import RunError
 from saddle_jax.base.registry import Spec, parse
 from saddle_jax.base.statistics import summarise
+from saddle_jax.report.tables import as_cell
 from saddle_jax.runs.schema import Measure
 from saddle_jax.runs.table import Cell, Run, cells_by, differing, load_runs
 from saddle_jax.settings import config
@@ -28,33 +29,19 @@ class Candidate(NamedTuple):
     cell: Cell
 
 
-class Gathered(NamedTuple):
-    """The runs that have ended, and a line for each one that is left out."""
-
-    runs: list[Run]
-    left_out: list[str]
-
-
-def gather_ended(workdirs: Sequence[pathlib.Path]) -> Gathered:
-    """Reads runs from folders; damaged, unfinished and duplicate ones are left out."""
-    runs: list[Run] = []
+def load_ended(workdirs: Sequence[pathlib.Path]) -> tuple[list[Run], list[str]]:
+    """Reads the runs that have ended, each once, and lists why others are left out."""
+    ended: list[Run] = []
     left_out: list[str] = []
     seen: dict[Any, str] = {}
-    for workdir in workdirs:
-        try:
-            found = load_runs([workdir])
-        except (RunError, ArgumentError) as error:
-            left_out.append(str(error))
-            continue
-        for run in found:
-            name = run.name.replace(workdir.resolve().name, str(workdir), 1)
-            if run.state not in ("finished", "diverged"):
-                left_out.append(f"{name}: {run.state} at step {run.last_step:,}")
-            elif (first := seen.setdefault((_key(settings_of(run)), run.config.seed), name)) != name:
-                left_out.append(f"{name}: the same run as {first}")
-            else:
-                runs.append(dataclasses.replace(run, name=name))
-    return Gathered(runs, left_out)
+    for run in load_runs(workdirs, left_out=left_out):
+        if run.state not in ("finished", "diverged"):
+            left_out.append(f"{run.name}: {run.state} at step {run.last_step:,}")
+        elif (first := seen.setdefault((_key(settings_of(run)), run.config.seed), run.name)) != run.name:
+            left_out.append(f"{run.name}: the same run as {first}")
+        else:
+            ended.append(run)
+    return ended, left_out
 
 
 def measure_of(runs: Sequence[Run], name: str | None, better: str | None) -> Measure:
@@ -131,16 +118,9 @@ def _heading(measure: Measure) -> str:
     return f"{measure.key}{measure.unit}"
 
 
-def written(value: Any) -> str:
-    """Formats a setting's value for a table; None, a setting that the method does not have, is "-"."""
-    if value is None:
-        return "-"
-    return f"{value:.12g}" if isinstance(value, float) else str(value)
-
-
 def sweep_rows(workdirs: Sequence[pathlib.Path]) -> tuple[list[list[str]], Measure, list[str]]:
     """Returns the table of a sweep's results, its metric, and a line for each run left out."""
-    runs, left_out = gather_ended(workdirs)
+    runs, left_out = load_ended(workdirs)
     if not runs:
         raise RunError(f"no run of the sweep has ended: {'; '.join(left_out) or 'there is none'}")
     measure = measure_of(runs, None, None)
@@ -148,7 +128,7 @@ def sweep_rows(workdirs: Sequence[pathlib.Path]) -> tuple[list[list[str]], Measu
     names = varied(candidates)
     rows = [[*names, _heading(measure), "seeds"]]
     for candidate in candidates:
-        given = [written(candidate.settings.get(name)) for name in names]
+        given = [as_cell(candidate.settings.get(name)) for name in names]
         rows.append([*given, candidate.cell.text(), candidate.cell.count])
     return rows, measure, left_out
 
@@ -211,7 +191,7 @@ def choose(candidates: Sequence[Candidate], names: Sequence[str], measure: Measu
     """Chooses the best candidate of every group; candidates with diverged seeds rank last."""
     groups: dict[tuple[str, ...], list[Candidate]] = {}
     for candidate in candidates:
-        groups.setdefault(tuple(written(candidate.settings.get(name)) for name in names), []).append(
+        groups.setdefault(tuple(as_cell(candidate.settings.get(name)) for name in names), []).append(
             candidate
         )
     return [_chosen(those, names, measure) for those in groups.values()]
@@ -276,14 +256,14 @@ def rows_of(choices: Sequence[Choice], measure: Measure) -> list[list[str]]:
     """Returns the table of choices: group, best settings, value, seeds, neighbours, and edges of the grid."""
     names = list(choices[0].group)
     header = [*names, "best setting", _heading(measure), "seeds", "neighbours", "edge of the grid"]
-    return [header, *([*map(written, one.group.values()), *_row(one)] for one in choices)]
+    return [header, *([*map(as_cell, one.group.values()), *_row(one)] for one in choices)]
 
 
 def _row(choice: Choice) -> list[str]:
     if choice.best is None:
         count = sum(candidate.cell.diverged for candidate in choice.candidates)
         return ["-", f"all {count} runs diverged", "0", "-", "-"]
-    setting = ", ".join(f"{name} {written(value)}" for name, value in choice.setting.items())
+    setting = ", ".join(f"{name} {as_cell(value)}" for name, value in choice.setting.items())
     if choice.tied:
         setting += f" (tied with {choice.tied} other{'s' if choice.tied > 1 else ''})"
     neighbours = [text for line in choice.lines if (text := _beside(line))]
@@ -293,7 +273,7 @@ def _row(choice: Choice) -> list[str]:
         choice.best.cell.count,
         "; ".join(neighbours) or "-",
         ", ".join(
-            f"try {line.setting} {line.edge} {written(line.value)}" for line in choice.lines if line.edge
+            f"try {line.setting} {line.edge} {as_cell(line.value)}" for line in choice.lines if line.edge
         )
         or "-",
     ]
@@ -301,7 +281,7 @@ def _row(choice: Choice) -> list[str]:
 
 def _beside(line: Line) -> str:
     found = [
-        f"{written(number)}: {one.cell.text()}" for number, one in filter(None, (line.below, line.above))
+        f"{as_cell(number)}: {one.cell.text()}" for number, one in filter(None, (line.below, line.above))
     ]
     return f"{line.setting} {', '.join(found)}" if found else ""
 

@@ -14,10 +14,11 @@ import json
 import math
 import pathlib
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.errors import DamagedError, RunError
 from saddle_jax.base.reading import TOO_LARGE, damaged, read_arrays, reading
 from saddle_jax.base.statistics import Summary, mean_and_std, paired, summarise
@@ -39,6 +40,8 @@ from saddle_jax.runs.schema import (
 )
 from saddle_jax.settings.config import IRRELEVANT, Config, check_each, from_json
 from saddle_jax.settings.sweep import name_of, of_trial, settings_of
+
+Item = TypeVar("Item")
 
 
 class Records(list[dict[str, Any]]):
@@ -66,6 +69,7 @@ class Run:
       measures: the evaluation metrics, the headline first.
       path: the folder.
       number: the index of the run in a folder of several.
+      setting: its seed and swept numbers there; empty for a run alone.
       family: the name that the caller gave to all runs of the folder; "" without one.
       read_lines: reads metrics.jsonl, or a selection of its lines.
     """
@@ -78,6 +82,7 @@ class Run:
     measures: tuple[Measure, ...] = CLASSIFICATION
     path: pathlib.Path = pathlib.Path()
     number: int | None = None
+    setting: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     family: str = ""
     read_lines: Callable[[], Downsampled] = lambda: Downsampled([], 0)
 
@@ -193,6 +198,7 @@ def load_runs(
     names: Sequence[str] | None = None,
     most: int | None = None,
     read: Reader | None = None,
+    left_out: list[str] | None = None,
 ) -> Runs:
     """Reads the runs in folders and below them, one for each seed and swept setting.
 
@@ -201,6 +207,7 @@ def load_runs(
       names: names for the runs' folders, instead of their own.
       most: the number of lines of a kind to select, at most twice as many; None reads all lines.
       read: a function that reads the lines, instead of `most`.
+      left_out: where the reasons are listed why folders cannot be read; None raises the first one.
     """
     workdirs = workdirs_of(folders)
     read = read or (_whole if most is None else functools.partial(read_downsampled, most=most))
@@ -209,11 +216,15 @@ def load_runs(
     if len(set(texts)) < len(texts):
         twice = next(name for name in texts if texts.count(name) > 1)
         raise RunError(f"DIR must not be given twice, got {twice}")
-    return Runs(
-        dataclasses.replace(run, family=family)
-        for workdir, name, family in zip(workdirs, texts, families, strict=True)
-        for run in _runs(workdir, name, read)
-    )
+    runs = Runs()
+    for workdir, name, family in zip(workdirs, texts, families, strict=True):
+        try:
+            runs += [dataclasses.replace(run, family=family) for run in _runs(workdir, name, read)]
+        except (RunError, ArgumentError) as error:
+            if left_out is None:
+                raise
+            left_out.append(str(error))
+    return runs
 
 
 def workdirs_of(folders: Iterable[str | pathlib.Path]) -> list[pathlib.Path]:
@@ -250,6 +261,7 @@ def _runs(workdir: pathlib.Path, name: str, read: Reader) -> Iterator[Run]:
             measures=found,
             path=workdir,
             number=number if config.has_trials else None,
+            setting=setting,
             read_lines=lines,
         )
 
@@ -275,6 +287,13 @@ def consensus_stages(run: Run) -> list[dict[str, Any]]:
     """Lists a run's sharpness measurements of the consensus model, by step."""
     stages = [stage for stage in (run.sharpness or {}).get("stages", []) if stage["whose"] == "consensus"]
     return sorted(stages, key=lambda stage: stage["step"])
+
+
+def lambda_over_seeds(stages: Iterable[Mapping[str, Any]]) -> dict[float, Summary]:
+    """Summarises the finite values of lambda_max among some runs' stages, by epoch."""
+    finite = [stage for stage in stages if stage["lambda_max"] is not None]
+    by_epoch = grouped(finite, lambda stage: stage["epoch"])
+    return {epoch: summarise([one["lambda_max"] for one in found]) for epoch, found in by_epoch.items()}
 
 
 def class_counts(run: Run) -> np.ndarray | None:
@@ -421,6 +440,14 @@ def run_rows(runs: Sequence[Listed]) -> list[list[str]]:
 # Groups of runs that differ only in the seed: one curve of their mean, with a band of one standard deviation.
 
 
+def grouped(items: Iterable[Item], key: Callable[[Item], Hashable]) -> dict[Any, list[Item]]:
+    """Groups items by a key; groups and their members keep the items' order."""
+    groups: dict[Any, list[Item]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
+
+
 def settings_without(run: Run, *names: str) -> str:
     """Returns a run's settings as text, without `names` and those that cannot affect the results."""
     left_out = {"seed", *IRRELEVANT, *names}
@@ -431,10 +458,7 @@ def settings_without(run: Run, *names: str) -> str:
 
 def seeds_together(runs: Sequence[Run]) -> list[list[Run]]:
     """Groups the runs that differ only in the seed, in their order."""
-    groups: dict[str, list[Run]] = {}
-    for run in runs:
-        groups.setdefault(settings_without(run), []).append(run)
-    return list(groups.values())
+    return list(grouped(runs, settings_without).values())
 
 
 def distinct_seeds(runs: Sequence[Run]) -> list[list[Run]]:
@@ -602,10 +626,7 @@ def cells_by(
     """Groups runs by a key, in their order, and returns the cell of each group."""
     runs = list(runs)
     measure = measure or (headline_of(runs) if runs else None)
-    groups: dict[Any, list[Run]] = {}
-    for run in runs:
-        groups.setdefault(key(run), []).append(run)
-    return {key: cell_of(group, measure) for key, group in groups.items()}
+    return {key: cell_of(group, measure) for key, group in grouped(runs, key).items()}
 
 
 def headline_of(runs: Iterable[Run]) -> Measure:

@@ -47,7 +47,7 @@ def test_curves_can_be_drawn_against_simulated_time(tmp_path):
     assert axes <= {key for key, _ in data["axes"]}
     text = page.read_text()
     assert '<th scope="col" class="number">simulated seconds</th>' in text
-    assert '<td class="number" data-value="4.0">4</td>' in text
+    assert '<td class="number" data-value="4">4</td>' in text
 
 
 def test_every_number_of_a_run_is_in_the_page(tmp_path):
