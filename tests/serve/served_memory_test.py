@@ -1,5 +1,6 @@
 """What `saddle list` and `saddle serve` need of memory, whatever lies in a folder."""
 
+import functools
 import json
 import os
 import pathlib
@@ -43,6 +44,7 @@ def lines_of(content, count):
     return f"{line}, {content}}}\n" * count
 
 
+@functools.cache
 def text_of(kind):
     """JSON of somewhat less than what is read, that becomes as much as possible."""
     return {
@@ -72,9 +74,8 @@ def write_bombs(folder):
     ):
         run = folders.write_run(folder / name)
         (run / "metrics.jsonl").write_text(lines_of(content, count))
-    for number in range(2):
-        run, axis = folders.write_run(folder / f"landscape{number}"), np.linspace(-1, 1, 2001)
-        np.savez_compressed(run / "landscape.npz", x=axis, y=axis, loss=np.ones((1, 2001, 2001)))
+    run, axis = folders.write_run(folder / "landscape"), np.linspace(-1, 1, 2001)
+    np.savez_compressed(run / "landscape.npz", x=axis, y=axis, loss=np.ones((1, 2001, 2001)))
     run = folders.write_run(folder / "zeros")
     with (
         zipfile.ZipFile(run / "landscape.npz", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
@@ -96,4 +97,4 @@ def test_a_list_and_pages_of_bombs_stay_small(tmp_path):
     most = 1024 * int(re.search(r"VmHWM:\s+(\d+) kB", done.stdout)[1])
     assert most < LIMIT, f"{most / 1e6:.0f} MB"
     assert "both lists" in done.stdout
-    assert int(done.stdout.split("shown ")[1].split()[0]) >= 6  # they are shown, not refused
+    assert int(done.stdout.split("shown ")[1].split()[0]) >= 5  # they are shown, not refused
