@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+import statistics
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -9,9 +10,8 @@ from saddle_jax.base.checks import ArgumentError, suggestion
 from saddle_jax.base.errors import RunError
 from saddle_jax.base.registry import Spec, parse
 from saddle_jax.base.statistics import summarise
-from saddle_jax.report.tables import as_cell
 from saddle_jax.runs.schema import Measure
-from saddle_jax.runs.table import Cell, Run, cells_by, differing, load_runs
+from saddle_jax.runs.table import Cell, Run, as_cell, cell_of, differing, grouped, load_runs
 from saddle_jax.settings import config
 from saddle_jax.settings.config import IRRELEVANT, Config, check_setting
 from saddle_jax.settings.sweep import SPEC_SETTINGS
@@ -81,10 +81,8 @@ def candidates_of(runs: Iterable[Run], measure: Measure, left_out: list[str]) ->
             left_out.append(f"{run.name}: has no {measure.key}")
         else:
             having.append(run)
-    settings = {run: settings_of(run) for run in having}
-    keys = {run: _key(own) for run, own in settings.items()}
-    by_key = {keys[run]: own for run, own in settings.items()}
-    return [Candidate(by_key[key], cell) for key, cell in cells_by(having, keys.__getitem__, measure).items()]
+    groups = grouped(having, lambda run: _key(settings_of(run))).values()
+    return [Candidate(settings_of(group[0]), cell_of(group, measure)) for group in groups]
 
 
 def settings_of(run: Run) -> dict[str, Any]:
@@ -154,8 +152,7 @@ class Line(NamedTuple):
 
     setting: str
     value: float
-    below: tuple[float, Candidate] | None
-    above: tuple[float, Candidate] | None
+    neighbours: Sequence[tuple[float, Candidate]]  # the next smaller and the next larger value
     edge: str  # below or above: values there are valid and were not tried; empty: neither
 
 
@@ -189,50 +186,35 @@ def groups_by(candidates: Sequence[Candidate], by: Sequence[str]) -> list[str]:
 
 def choose(candidates: Sequence[Candidate], names: Sequence[str], measure: Measure) -> list[Choice]:
     """Chooses the best candidate of every group; candidates with diverged seeds rank last."""
-    groups: dict[tuple[str, ...], list[Candidate]] = {}
-    for candidate in candidates:
-        groups.setdefault(tuple(as_cell(candidate.settings.get(name)) for name in names), []).append(
-            candidate
-        )
+    groups = grouped(candidates, lambda one: tuple(as_cell(one.settings.get(name)) for name in names))
     return [_chosen(those, names, measure) for those in groups.values()]
 
 
 def _chosen(those: Sequence[Candidate], names: Sequence[str], measure: Measure) -> Choice:
     group = {name: those[0].settings.get(name) for name in names}
-
-    def rank(candidate: Candidate) -> tuple[bool, float]:
-        mean = summarise(candidate.cell.values).mean
-        assert mean is not None
-        return candidate.cell.diverged > 0, measure.ranked(mean)
-
-    ranked = sorted((one for one in those if one.cell.values), key=rank)
-    if not ranked:
+    ranks = {
+        number: (one.cell.diverged > 0, measure.ranked(statistics.fmean(one.cell.values)))
+        for number, one in enumerate(those)
+        if one.cell.values
+    }
+    if not ranks:
         return Choice(group, those, None, 0, ())
-    best = ranked[0]
-    tied = sum(rank(one) == rank(best) for one in ranked) - 1
+    number = min(ranks, key=ranks.__getitem__)
+    best, tied = those[number], [*ranks.values()].count(ranks[number]) - 1
     lines = [_line(name, best, those) for name in varied(those) if _is_number(best.settings.get(name))]
     return Choice(group, those, best, tied, lines)
 
 
 def _line(name: str, best: Candidate, those: Sequence[Candidate]) -> Line:
     value = best.settings[name]
-    numbers = {one.settings[name] for one in those if _is_number(one.settings.get(name))}
-    beside = {
-        one.settings[name]: one
-        for one in those
-        if _is_number(one.settings.get(name)) and varied([one, best]) == [name]
-    }
-    below = max(((number, one) for number, one in beside.items() if number < value), default=None, key=_first)
-    above = min(((number, one) for number, one in beside.items() if number > value), default=None, key=_first)
-    edge = ""
-    if len(numbers) > 1 and value in (min(numbers), max(numbers)):
-        side = "below" if value == min(numbers) else "above"
-        edge = side if _could_go_on(name, value, side) else ""
-    return Line(name, value, below, above, edge)
-
-
-def _first(pair: tuple[float, Candidate]) -> float:
-    return pair[0]
+    tried = [one for one in those if _is_number(one.settings.get(name))]
+    numbers = {one.settings[name] for one in tried}
+    beside = {one.settings[name]: one for one in tried if varied([one, best]) == [name]}
+    smaller, larger = [n for n in beside if n < value], [n for n in beside if n > value]
+    near = [*([max(smaller)] if smaller else []), *([min(larger)] if larger else [])]
+    side = "below" if value == min(numbers) else "above" if value == max(numbers) else ""
+    is_edge = len(numbers) > 1 and side and _could_go_on(name, value, side)
+    return Line(name, value, [(number, beside[number]) for number in near], side if is_edge else "")
 
 
 def _could_go_on(name: str, value: Any, side: str) -> bool:
@@ -266,60 +248,53 @@ def _row(choice: Choice) -> list[str]:
     setting = ", ".join(f"{name} {as_cell(value)}" for name, value in choice.setting.items())
     if choice.tied:
         setting += f" (tied with {choice.tied} other{'s' if choice.tied > 1 else ''})"
-    neighbours = [text for line in choice.lines if (text := _beside(line))]
+    beside = [_beside(line) for line in choice.lines if line.neighbours]
+    edges = [f"try {line.setting} {line.edge} {as_cell(line.value)}" for line in choice.lines if line.edge]
+    best = choice.best.cell
     return [
-        setting or "the only one",
-        choice.best.cell.text(),
-        choice.best.cell.count,
-        "; ".join(neighbours) or "-",
-        ", ".join(
-            f"try {line.setting} {line.edge} {as_cell(line.value)}" for line in choice.lines if line.edge
-        )
-        or "-",
-    ]
+        setting or "the only one", best.text(), best.count, "; ".join(beside) or "-", ", ".join(edges) or "-",
+    ]  # fmt: skip
 
 
 def _beside(line: Line) -> str:
-    found = [
-        f"{as_cell(number)}: {one.cell.text()}" for number, one in filter(None, (line.below, line.above))
-    ]
-    return f"{line.setting} {', '.join(found)}" if found else ""
+    scores = [f"{as_cell(number)}: {one.cell.text()}" for number, one in line.neighbours]
+    return f"{line.setting} {', '.join(scores)}"
 
 
 def as_json(choices: Sequence[Choice], measure: Measure, left_out: Sequence[str]) -> dict[str, Any]:
     """Returns the choices and all candidates as a JSON object."""
-    return {
-        "metric": measure.key,
-        "better": measure.better,
-        "groups": [
-            {
-                "group": dict(one.group),
-                "setting": one.setting,
-                "best": one.best and _plain(one.best, {}),
-                "tied": one.tied,
-                "neighbours": {line.setting: _neighbours(line) for line in one.lines},
-                "edges": [
-                    {"setting": line.setting, "try": line.edge, "value": line.value}
-                    for line in one.lines
-                    if line.edge
-                ],
-                "candidates": [
-                    _plain(each, {name: each.settings.get(name) for name in varied(one.candidates)})
-                    for each in one.candidates
-                ],
-            }
-            for one in choices
-        ],
-        "left_out": list(left_out),
-    }
+    groups = [
+        {
+            "group": dict(one.group),
+            "setting": one.setting,
+            "best": one.best and _scores(one.best),
+            "tied": one.tied,
+            "neighbours": {
+                line.setting: [
+                    {"setting": {line.setting: number}, **_scores(each)} for number, each in line.neighbours
+                ]
+                for line in one.lines
+            },
+            "edges": [
+                {"setting": line.setting, "try": line.edge, "value": line.value}
+                for line in one.lines
+                if line.edge
+            ],
+            "candidates": [
+                {
+                    "setting": {name: each.settings.get(name) for name in varied(one.candidates)},
+                    **_scores(each),
+                }
+                for each in one.candidates
+            ],
+        }
+        for one in choices
+    ]
+    return {"metric": measure.key, "better": measure.better, "groups": groups, "left_out": list(left_out)}
 
 
-def _neighbours(line: Line) -> list[dict[str, Any]]:
-    return [_plain(one, {line.setting: number}) for number, one in filter(None, (line.below, line.above))]
-
-
-def _plain(candidate: Candidate, setting: Mapping[str, Any]) -> dict[str, Any]:
-    named, cell = {"setting": dict(setting)} if setting else {}, candidate.cell
+def _scores(candidate: Candidate) -> dict[str, Any]:
+    cell = candidate.cell
     found = summarise(cell.values)
     values = {"mean": found.mean, "std": found.std, "values": list(cell.values)}
-    return {**named, **values, "seeds": len(cell.values), "diverged": cell.diverged}
+    return {**values, "seeds": len(cell.values), "diverged": cell.diverged}

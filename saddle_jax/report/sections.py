@@ -13,10 +13,10 @@ from saddle_jax.core.comm_cost import readable
 from saddle_jax.core.topology import Graphs
 from saddle_jax.report import graphs as graph_drawings
 from saddle_jax.report.graphs import topology_of
-from saddle_jax.report.tables import as_cell
 from saddle_jax.runs.schema import Measure
 from saddle_jax.runs.table import (
     Run,
+    as_cell,
     cell_of,
     class_counts,
     class_names,
@@ -530,7 +530,7 @@ def _matrices(graphs: Graphs) -> str:
     for turn, topology in enumerate(graphs.graphs):
         rows: list[list[Any]] = [["", *map(str, range(topology.size))]]
         rows += [
-            [str(i), *((f"{w:.3g}" if w else "·", repr(float(w))) for w in row)]
+            [str(i), *((f"{w:.3g}" if w else "·", float(w)) for w in row)]
             for i, row in enumerate(topology.mixing)
         ]
         number = "" if graphs.period == 1 else f"-{turn}"

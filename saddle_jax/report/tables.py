@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 import pathlib
 import re
 from collections.abc import Sequence
@@ -20,17 +19,6 @@ NAMES = {
     "ngm": "NGM",
     "n_saddle": "N-SADDLe",
 }
-
-
-def as_cell(value: Any) -> str:
-    """Formats a value for a table: a number with at most 12 digits, a missing one as "-"."""
-    if isinstance(value, float):
-        return f"{value:.12g}"
-    if isinstance(value, bool | list | dict):
-        return json.dumps(
-            json.loads(json.dumps(value), parse_float=lambda text: float(f"{float(text):.12g}"))
-        )
-    return "-" if value is None else str(value)
 
 
 def as_text(rows: Sequence[Sequence[str]]) -> str:

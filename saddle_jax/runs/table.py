@@ -138,8 +138,14 @@ class Run:
 
     def curve(self, name: str, x: str = "epoch") -> tuple[list[float], list[Any]]:
         """Returns the epochs (or steps, bytes) at which a metric was logged, and its values."""
-        points = [(r[x], r[name]) for r in self.metrics() if r.get(name) is not None and r.get(x) is not None]
-        return [point[0] for point in points], [point[1] for point in points]
+        if (name, x) not in self._curves:
+            kept = [r for r in self.metrics() if r.get(name) is not None and r.get(x) is not None]
+            self._curves[name, x] = [r[x] for r in kept], [r[name] for r in kept]
+        return self._curves[name, x]
+
+    @functools.cached_property
+    def _curves(self) -> dict[tuple[str, str], tuple[list[float], list[Any]]]:
+        return {}
 
     def file(self, name: str) -> pathlib.Path:
         """Returns the path of a file of this run: name.json or, in a folder of several, name-1.json."""
@@ -482,7 +488,8 @@ def common(group: Sequence[Run], name: str) -> tuple[list[float], list[list[Any]
     """
     whole = [run for run in group if run.state != "diverged"] or group
     curves = [dict(zip(*run.curve(name), strict=True)) for run in whole]
-    epochs = [epoch for epoch in curves[0] if all(epoch in curve for curve in curves)]
+    shared = set.intersection(*map(set, curves))
+    epochs = [epoch for epoch in curves[0] if epoch in shared]
     return epochs, [[curve[epoch] for epoch in epochs] for curve in curves]
 
 
@@ -507,6 +514,17 @@ def over_seeds(
     return [place[epochs[number]] for number in kept], mean[kept], spread[kept]
 
 
+def as_cell(value: Any) -> str:
+    """Formats a value for a table: a number with at most 12 digits, a missing one as "-"."""
+    if isinstance(value, float):
+        return f"{value:.12g}"
+    if isinstance(value, bool | list | dict):
+        return json.dumps(
+            json.loads(json.dumps(value), parse_float=lambda text: float(f"{float(text):.12g}"))
+        )
+    return "-" if value is None else str(value)
+
+
 def differing(many: Sequence[Mapping[str, Any]]) -> list[str]:
     """Lists the keys whose values differ or are missing in some of the mappings."""
     names, absent = dict.fromkeys(name for one in many for name in one), object()
@@ -526,7 +544,7 @@ def labels(groups: Sequence[Sequence[Run]], without: Sequence[str] = ()) -> list
     texts = []
     for one, group in zip(many, groups, strict=True):
         alone = (*plain, "partition", "faults", "timing")  # whose text says what it is
-        parts = [str(one[name]) if name in alone else f"{name} {one[name]}" for name in named]
+        parts = [("" if name in alone else f"{name} ") + as_cell(one[name]) for name in named]
         diverged = sum(run.state == "diverged" for run in group)
         texts.append(", ".join([*parts, *([f"{diverged} of {len(group)} diverged"] if diverged else [])]))
     return texts
