@@ -26,6 +26,14 @@ def x64():
 
 
 @pytest.fixture
+def unrendered(monkeypatch):
+    """Writes pictures without rendering them, which takes a second each, where others look at pictures."""
+    from matplotlib.figure import Figure
+
+    monkeypatch.setattr(Figure, "savefig", lambda self, path, **options: open(path, "wb").close())
+
+
+@pytest.fixture
 def nvidia_smi(tmp_path_factory, monkeypatch):
     """Puts a program of that name, which prints a line, before all others."""
     folder = tmp_path_factory.mktemp("path")

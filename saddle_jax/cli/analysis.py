@@ -50,13 +50,13 @@ def sharpness(options: flags.FlagValues, out: Output, *names: str) -> None:
     how = Measurement(options.data, options.images, options.iterations, options.probes, options.density)
     with contextlib.closing(Screen(out.is_silent)) as screen:
         opening = (options.trial, options.data_dir, options.code)
-        found = measure(workdirs, how, screen, *opening, epochs=options.epochs, agents=options.agents)
-        out.table(stage_rows(found), spare=("+-", "trace", "lambda_min", "residual"))
-        if len(over_seeds := seed_rows(found)) > 1:
+        stages = measure(workdirs, how, screen, *opening, epochs=options.epochs, agents=options.agents)
+        out.table(stage_rows(stages), spare=("+-", "trace", "lambda_min", "residual"))
+        if len(over_seeds := seed_rows(stages)) > 1:
             out.table(over_seeds, "\nover seeds, with 95 % intervals (Student's t)")
-        for drawn in draw(found, workdirs[0], path, options.density):
+        for drawn in draw(stages, workdirs[0], path, options.density):
             out.note(f"picture: {drawn}")
-    out.give([{"run": one.name, "setting": one.setting, "stages": one.stages} for one in found])
+    out.give([{"run": r.name, "setting": r.setting, "stages": found} for r, found in stages.items()])
 
 
 def measure(
@@ -69,17 +69,19 @@ def measure(
     *,
     epochs: Sequence[str] = ("all",),
     agents: Sequence[str] = ("none",),
-) -> list[Any]:
-    """Measures the sharpness of runs where it is missing, and returns all measurements."""
+) -> dict[Any, list[dict[str, Any]]]:
+    """Measures the sharpness of runs where it is missing; returns the measurements of each run."""
     from saddle_jax.analysis.sharpness import measure_missing, measured_stages, open_runs, targets_of
-    from saddle_jax.report.sharpness import sharp_runs
     from saddle_jax.runs.run_folder import same_problem
+    from saddle_jax.runs.table import load_runs, run_names
 
     same_problem(workdirs)
-    runs = open_runs(workdirs, trial, data_dir, code)
-    targets = targets_of(runs, list(epochs), list(agents))
-    measure_missing(runs, targets, how, screen)
-    return sharp_runs(runs, measured_stages(runs, targets))
+    opened = open_runs(workdirs, trial, data_dir, code)
+    targets = targets_of(opened, list(epochs), list(agents))
+    measure_missing(opened, targets, how, screen)
+    runs = {run.file("sharpness.json"): run for run in load_runs(workdirs, run_names(workdirs))}
+    measured = zip(opened, measured_stages(opened, targets), strict=True)
+    return {runs[one.file]: stages for one, stages in measured}
 
 
 @verb(

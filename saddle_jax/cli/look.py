@@ -78,7 +78,7 @@ def _best(options: flags.FlagValues, out: Output, folders: Sequence[pathlib.Path
             f"output must end in {', '.join(f'.{form}' for form in _TABLES)}, got {options.output!r}"
         )
     check_named_output(options.output)
-    runs, left_out = best.gather_ended([path for folder in folders for path in folders_below(folder)])
+    runs, left_out = best.load_ended([path for folder in folders for path in folders_below(folder)])
     if not runs:
         raise ArgumentError(f"no run below {folders[0]} has ended{'; '.join(['', *left_out])}")
     measure = best.measure_of(runs, options.metric, options.better)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+import statistics
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ from saddle_jax.base.registry import Spec, parse
 from saddle_jax.runs.schema import Measure
 from saddle_jax.runs.source_files import source_refs
 from saddle_jax.runs.statistics import summarise
-from saddle_jax.runs.table import Cell, Run, cells_by, differing, load_runs
+from saddle_jax.runs.table import Cell, Run, as_cell, cell_of, differing, grouped, load_runs
 from saddle_jax.settings.config import IRRELEVANT, Config, build_topology, lacks, registry_of, value_of
 from saddle_jax.settings.sweep import SPEC_SETTINGS, in_settings, own_option
 
@@ -28,33 +29,19 @@ class Candidate(NamedTuple):
     cell: Cell
 
 
-class Gathered(NamedTuple):
-    """The runs that have ended, and a line for each one that is left out."""
-
-    runs: list[Run]
-    left_out: list[str]
-
-
-def gather_ended(workdirs: Sequence[pathlib.Path]) -> Gathered:
-    """Reads runs from folders; damaged, unfinished and duplicate ones are left out."""
-    runs: list[Run] = []
+def load_ended(workdirs: Sequence[pathlib.Path]) -> tuple[list[Run], list[str]]:
+    """Reads the runs that have ended, each once, and lists why others are left out."""
+    ended: list[Run] = []
     left_out: list[str] = []
     seen: dict[Any, str] = {}
-    for workdir in workdirs:
-        try:
-            found = load_runs([workdir])
-        except (RunError, ArgumentError) as error:
-            left_out.append(str(error))
-            continue
-        for run in found:
-            name = run.name.replace(workdir.resolve().name, str(workdir), 1)
-            if run.state not in ("finished", "diverged"):
-                left_out.append(f"{name}: {run.state} at step {run.last_step:,}")
-            elif (first := seen.setdefault((_key(settings_of(run)), run.config.seed), name)) != name:
-                left_out.append(f"{name}: the same run as {first}")
-            else:
-                runs.append(dataclasses.replace(run, name=name))
-    return Gathered(runs, left_out)
+    for run in load_runs(workdirs, left_out=left_out):
+        if run.state not in ("finished", "diverged"):
+            left_out.append(f"{run.name}: {run.state} at step {run.last_step:,}")
+        elif (first := seen.setdefault((_key(settings_of(run)), run.config.seed), run.name)) != run.name:
+            left_out.append(f"{run.name}: the same run as {first}")
+        else:
+            ended.append(run)
+    return ended, left_out
 
 
 def measure_of(runs: Sequence[Run], name: str | None, better: str | None) -> Measure:
@@ -95,9 +82,8 @@ def candidates_of(runs: Iterable[Run], measure: Measure, left_out: list[str]) ->
         else:
             having.append(run)
     settings = _with_defaults({run: settings_of(run) for run in having})
-    keys = {run: _key(own) for run, own in settings.items()}
-    by_key = {keys[run]: own for run, own in settings.items()}
-    return [Candidate(by_key[key], cell) for key, cell in cells_by(having, keys.__getitem__, measure).items()]
+    groups = grouped(having, lambda run: _key(settings[run])).values()
+    return [Candidate(settings[group[0]], cell_of(group, measure)) for group in groups]
 
 
 def settings_of(run: Run) -> dict[str, Any]:
@@ -145,16 +131,9 @@ def _heading(measure: Measure) -> str:
     return f"{measure.key}{measure.unit}"
 
 
-def written(value: Any) -> str:
-    """Formats a setting's value for a table; None, a setting that the method does not have, is "-"."""
-    if value is None:
-        return "-"
-    return f"{value:.12g}" if isinstance(value, float) else str(value)
-
-
 def sweep_rows(workdirs: Sequence[pathlib.Path]) -> tuple[list[list[str]], Measure, list[str]]:
     """Returns the table of a sweep's results, its metric, and a line for each run left out."""
-    runs, left_out = gather_ended(workdirs)
+    runs, left_out = load_ended(workdirs)
     if not runs:
         raise RunError(f"no run of the sweep has ended: {'; '.join(left_out) or 'there is none'}")
     measure = measure_of(runs, None, None)
@@ -162,7 +141,7 @@ def sweep_rows(workdirs: Sequence[pathlib.Path]) -> tuple[list[list[str]], Measu
     names = varied(candidates)
     rows = [[*names, _heading(measure), "seeds"]]
     for candidate in candidates:
-        given = [written(candidate.settings.get(name)) for name in names]
+        given = [as_cell(candidate.settings.get(name)) for name in names]
         rows.append([*given, candidate.cell.text(), candidate.cell.count])
     return rows, measure, left_out
 
@@ -188,8 +167,7 @@ class Line(NamedTuple):
 
     setting: str
     value: float
-    below: tuple[float, Candidate] | None
-    above: tuple[float, Candidate] | None
+    neighbours: Sequence[tuple[float, Candidate]]  # the next smaller and the next larger value
     edge: str  # below or above: values there are valid and were not tried; empty: neither
 
 
@@ -223,50 +201,35 @@ def groups_by(candidates: Sequence[Candidate], by: Sequence[str]) -> list[str]:
 
 def choose(candidates: Sequence[Candidate], names: Sequence[str], measure: Measure) -> list[Choice]:
     """Chooses the best candidate of every group; candidates with diverged seeds rank last."""
-    groups: dict[tuple[str, ...], list[Candidate]] = {}
-    for candidate in candidates:
-        groups.setdefault(tuple(written(candidate.settings.get(name)) for name in names), []).append(
-            candidate
-        )
+    groups = grouped(candidates, lambda one: tuple(as_cell(one.settings.get(name)) for name in names))
     return [_chosen(those, names, measure) for those in groups.values()]
 
 
 def _chosen(those: Sequence[Candidate], names: Sequence[str], measure: Measure) -> Choice:
     group = {name: those[0].settings.get(name) for name in names}
-
-    def rank(candidate: Candidate) -> tuple[bool, float]:
-        mean = summarise(candidate.cell.values).mean
-        assert mean is not None
-        return candidate.cell.diverged > 0, measure.ranked(mean)
-
-    ranked = sorted((one for one in those if one.cell.values), key=rank)
-    if not ranked:
+    ranks = {
+        number: (one.cell.diverged > 0, measure.ranked(statistics.fmean(one.cell.values)))
+        for number, one in enumerate(those)
+        if one.cell.values
+    }
+    if not ranks:
         return Choice(group, those, None, 0, ())
-    best = ranked[0]
-    tied = sum(rank(one) == rank(best) for one in ranked) - 1
+    number = min(ranks, key=ranks.__getitem__)
+    best, tied = those[number], [*ranks.values()].count(ranks[number]) - 1
     lines = [_line(name, best, those) for name in varied(those) if _is_number(best.settings.get(name))]
     return Choice(group, those, best, tied, lines)
 
 
 def _line(name: str, best: Candidate, those: Sequence[Candidate]) -> Line:
     value = best.settings[name]
-    numbers = {one.settings[name] for one in those if _is_number(one.settings.get(name))}
-    beside = {
-        one.settings[name]: one
-        for one in those
-        if _is_number(one.settings.get(name)) and varied([one, best]) == [name]
-    }
-    below = max(((number, one) for number, one in beside.items() if number < value), default=None, key=_first)
-    above = min(((number, one) for number, one in beside.items() if number > value), default=None, key=_first)
-    edge = ""
-    if len(numbers) > 1 and value in (min(numbers), max(numbers)):
-        side = "below" if value == min(numbers) else "above"
-        edge = side if _could_go_on(best.settings, name, side) else ""
-    return Line(name, value, below, above, edge)
-
-
-def _first(pair: tuple[float, Candidate]) -> float:
-    return pair[0]
+    tried = [one for one in those if _is_number(one.settings.get(name))]
+    numbers = {one.settings[name] for one in tried}
+    beside = {one.settings[name]: one for one in tried if varied([one, best]) == [name]}
+    smaller, larger = [n for n in beside if n < value], [n for n in beside if n > value]
+    near = [*([max(smaller)] if smaller else []), *([min(larger)] if larger else [])]
+    side = "below" if value == min(numbers) else "above" if value == max(numbers) else ""
+    is_edge = len(numbers) > 1 and side and _could_go_on(best.settings, name, side)
+    return Line(name, value, [(number, beside[number]) for number in near], side if is_edge else "")
 
 
 def _could_go_on(settings: Mapping[str, Any], name: str, side: str) -> bool:
@@ -304,70 +267,63 @@ def rows_of(choices: Sequence[Choice], measure: Measure) -> list[list[str]]:
     """Returns the table of choices: group, best settings, value, seeds, neighbours, and edges of the grid."""
     names = list(choices[0].group)
     header = [*names, "best setting", _heading(measure), "seeds", "neighbours", "edge of the grid"]
-    return [header, *([*map(written, one.group.values()), *_row(one)] for one in choices)]
+    return [header, *([*map(as_cell, one.group.values()), *_row(one)] for one in choices)]
 
 
 def _row(choice: Choice) -> list[str]:
     if choice.best is None:
         count = sum(candidate.cell.diverged for candidate in choice.candidates)
         return ["-", f"all {count} runs diverged", "0", "-", "-"]
-    setting = ", ".join(f"{name} {written(value)}" for name, value in choice.setting.items())
+    setting = ", ".join(f"{name} {as_cell(value)}" for name, value in choice.setting.items())
     if choice.tied:
         setting += f" (tied with {choice.tied} other{'s' if choice.tied > 1 else ''})"
-    neighbours = [text for line in choice.lines if (text := _beside(line))]
+    beside = [_beside(line) for line in choice.lines if line.neighbours]
+    edges = [f"try {line.setting} {line.edge} {as_cell(line.value)}" for line in choice.lines if line.edge]
+    best = choice.best.cell
     return [
-        setting or "the only one",
-        choice.best.cell.text(),
-        choice.best.cell.count,
-        "; ".join(neighbours) or "-",
-        ", ".join(
-            f"try {line.setting} {line.edge} {written(line.value)}" for line in choice.lines if line.edge
-        )
-        or "-",
-    ]
+        setting or "the only one", best.text(), best.count, "; ".join(beside) or "-", ", ".join(edges) or "-",
+    ]  # fmt: skip
 
 
 def _beside(line: Line) -> str:
-    found = [
-        f"{written(number)}: {one.cell.text()}" for number, one in filter(None, (line.below, line.above))
-    ]
-    return f"{line.setting} {', '.join(found)}" if found else ""
+    scores = [f"{as_cell(number)}: {one.cell.text()}" for number, one in line.neighbours]
+    return f"{line.setting} {', '.join(scores)}"
 
 
 def as_json(choices: Sequence[Choice], measure: Measure, left_out: Sequence[str]) -> dict[str, Any]:
     """Returns the choices and all candidates as a JSON object."""
-    return {
-        "metric": measure.key,
-        "better": measure.better,
-        "groups": [
-            {
-                "group": dict(one.group),
-                "setting": one.setting,
-                "best": one.best and _plain(one.best, {}),
-                "tied": one.tied,
-                "neighbours": {line.setting: _neighbours(line) for line in one.lines},
-                "edges": [
-                    {"setting": line.setting, "try": line.edge, "value": line.value}
-                    for line in one.lines
-                    if line.edge
-                ],
-                "candidates": [
-                    _plain(each, {name: each.settings.get(name) for name in varied(one.candidates)})
-                    for each in one.candidates
-                ],
-            }
-            for one in choices
-        ],
-        "left_out": list(left_out),
-    }
+    groups = [
+        {
+            "group": dict(one.group),
+            "setting": one.setting,
+            "best": one.best and _scores(one.best),
+            "tied": one.tied,
+            "neighbours": {
+                line.setting: [
+                    {"setting": {line.setting: number}, **_scores(each)} for number, each in line.neighbours
+                ]
+                for line in one.lines
+            },
+            "edges": [
+                {"setting": line.setting, "try": line.edge, "value": line.value}
+                for line in one.lines
+                if line.edge
+            ],
+            "candidates": [
+                {
+                    "setting": {name: each.settings.get(name) for name in varied(one.candidates)},
+                    **_scores(each),
+                }
+                for each in one.candidates
+            ],
+        }
+        for one in choices
+    ]
+    return {"metric": measure.key, "better": measure.better, "groups": groups, "left_out": list(left_out)}
 
 
-def _neighbours(line: Line) -> list[dict[str, Any]]:
-    return [_plain(one, {line.setting: number}) for number, one in filter(None, (line.below, line.above))]
-
-
-def _plain(candidate: Candidate, setting: Mapping[str, Any]) -> dict[str, Any]:
-    named, cell = {"setting": dict(setting)} if setting else {}, candidate.cell
+def _scores(candidate: Candidate) -> dict[str, Any]:
+    cell = candidate.cell
     found = summarise(cell.values)
     values = {"mean": found.mean, "std": found.std, "values": list(cell.values)}
-    return {**named, **values, "seeds": len(cell.values), "diverged": cell.diverged}
+    return {**values, "seeds": len(cell.values), "diverged": cell.diverged}

@@ -7,7 +7,7 @@ import math
 import os
 import pathlib
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,8 +28,7 @@ from saddle_jax.report.plots import (
     plot_counts,
     save,
 )
-from saddle_jax.runs.schema import Measure, same
-from saddle_jax.runs.statistics import summarise
+from saddle_jax.runs.schema import Measure
 from saddle_jax.runs.table import (
     MOST_LINES,
     Run,
@@ -38,8 +37,11 @@ from saddle_jax.runs.table import (
     class_names,
     common,
     consensus_stages,
+    grouped,
     has,
+    headline_of,
     labels,
+    lambda_over_seeds,
     load_runs,
     over_seeds,
     seeds_together,
@@ -79,35 +81,31 @@ def plot_compression(runs: Sequence[Run], path: pathlib.Path) -> None:
     for group in groups:
         if group not in of_models and group not in of_gradients:
             raise RunError(f"compression needs compressed runs with --diagnostics=true, got {group[0].name}")
-    rows: list[tuple[list[list[Run]], list[tuple[str, str]]]] = []
-    if of_models:
-        names = [("compression_error", "‖Q(θ) - θ‖"), ("compression_input", "‖θ‖ = ‖x - x̂‖")]
-        rows.append((of_models, [(name, f"{label}, mean over agents") for name, label in names]))
-    if of_gradients:
-        layered = all(
-            has(g, f"{name}_by_layer")
-            for g in of_gradients
-            for name in ("gradient_compression_error", "gradient_norm")
-        )
-        ending, how = (
-            ("_by_layer", "sum over layers") if layered else ("", "all layers as one; no sums recorded")
-        )
-        names = [
-            ("gradient_compression_error", "‖Q(θ) - θ‖ of gradients"),
-            ("gradient_norm", "gradient norm"),
-        ]
-        rows.append((of_gradients, [(name + ending, f"{label},\n{how}") for name, label in names]))
-    figure, grid = new_figure(width=8, height=3 * len(rows) + 0.5, rows=len(rows), columns=2)
+    layered = all(
+        has(g, f"{name}_by_layer")
+        for g in of_gradients
+        for name in ("gradient_compression_error", "gradient_norm")
+    )
+    ending, how = ("_by_layer", "sum over layers") if layered else ("", "all layers as one; no sums recorded")
+    panels = {
+        "compression_error": "‖Q(θ) - θ‖, mean over agents",
+        "compression_input": "‖θ‖ = ‖x - x̂‖, mean over agents",
+        f"gradient_compression_error{ending}": f"‖Q(θ) - θ‖ of gradients,\n{how}",
+        f"gradient_norm{ending}": f"gradient norm,\n{how}",
+    }
+    members = [of_models] * 2 + [of_gradients] * 2
+    drawn = [(*panel, those) for panel, those in zip(panels.items(), members, strict=True) if those]
+    rows = len(drawn) // 2
+    figure, grid = new_figure(width=8, height=3 * rows + 0.5, rows=rows, columns=2)
     looks = [(label, *look) for label, look in zip(labels(groups), in_matplotlib(groups), strict=True)]
-    for cells, (members, panels) in zip(np.reshape(grid, (len(rows), 2)), rows, strict=True):
-        for axes, (name, label) in zip(cells, panels, strict=True):
-            curves = [Curve(*over_seeds(group, name), *looks[groups.index(group)]) for group in members]
-            heights = np.concatenate([curve.mean for curve in curves])
-            # On a linear axis a diverging run would flatten the others.
-            draw_curves(axes, curves, "log" if heights.max() > 1e4 * heights.min() else "linear")
-            finish(axes, "epoch", label)
-            if axes.get_yscale() == "linear":
-                axes.set_ylim(bottom=0)
+    for axes, (name, title, those) in zip(np.ravel(grid), drawn, strict=True):
+        curves = [Curve(*over_seeds(group, name), *looks[groups.index(group)]) for group in those]
+        heights = np.concatenate([curve.mean for curve in curves])
+        # On a linear axis a diverging run would flatten the others.
+        draw_curves(axes, curves, "log" if heights.max() > 1e4 * heights.min() else "linear")
+        finish(axes, "epoch", title)
+        if axes.get_yscale() == "linear":
+            axes.set_ylim(bottom=0)
     legend_below(figure)
     name_bands(figure, groups)
     save(figure, path)
@@ -143,25 +141,17 @@ def plot_zeta(runs: Sequence[Run], path: pathlib.Path) -> None:
 
 def plot_bits(runs: Sequence[Run], path: pathlib.Path) -> None:
     """Draws the consensus model's metric against the bytes sent, one line per method."""
-    headline = same([run.measures for run in runs])
-    groups = [[run for run in group if run.score() is not None] for group in seeds_together(runs)]
-    groups = [group for group in groups if group]
+    groups = _finished(runs)
     if not groups:
         raise RunError("bits needs finished runs, got none")
     # A line shares all settings but the compressor and those that depend on it.
-    free = ("method.compressor", "method.gamma", "method.gossip")
-    lines: dict[str, list[list[Run]]] = {}
-    for group, label in zip(groups, labels(groups, free), strict=True):
-        lines.setdefault(label, []).append(group)
+    lines = _lines(groups, ("method.compressor", "method.gamma", "method.gossip"))
     figure, cells = new_figure(width=8, height=3.3, columns=2)
-    styles = in_matplotlib([members[0] for members in lines.values()])
     titles = ("bits sent per parameter, neighbour and step", "bytes sent per agent")
-    for axes, what, name in zip(cells.ravel(), (_bits_per_number, _bytes_sent), titles, strict=True):
-        for (label, members), style in zip(lines.items(), styles, strict=True):
-            points = sorted((what(group[0]), *_scores(group)) for group in members)
-            _error_bars(axes, points, label, *style)
+    for axes, what, title in zip(cells.ravel(), (_bits_per_number, _bytes_sent), titles, strict=True):
+        _draw_lines(axes, lines, what, in_matplotlib([members[0] for members in lines.values()]))
         axes.set_xscale("log")
-        finish(axes, name, f"test {headline.title}{headline.unit}")
+        finish(axes, title, _score_title(runs))
         places = _apart(float(f"{what(group[0]):.3g}") for group in groups)
         if len(places) <= 8:
             ticks = [f"{place:g}" if what is _bits_per_number else readable(place) for place in places]
@@ -186,42 +176,56 @@ def _apart(places: Iterable[float]) -> list[float]:
 
 def plot_radii(runs: Sequence[Run], path: pathlib.Path) -> None:
     """Draws the consensus model's metric against SAM's radius; methods without one are horizontal lines."""
-    headline = same([run.measures for run in runs])
-    groups = [[run for run in group if run.score() is not None] for group in seeds_together(runs)]
-    groups = [group for group in groups if group]
+    groups = _finished(runs)
     with_radius = [group for group in groups if _has_radius(group[0])]
+    others = [group for group in groups if group not in with_radius]
     if not with_radius:
         raise RunError("rho needs finished runs of methods with SAM, got none")
     figure, axes = new_figure(width=5.5, height=3.3)
-    lines: dict[str, list[list[Run]]] = {}
-    for group, label in zip(with_radius, labels(with_radius, ("method.rho", "gradient.rho")), strict=True):
-        lines.setdefault(label, []).append(group)
-    others = [group for group in groups if not _has_radius(group[0])]
+    lines = _lines(with_radius, _RADII)
     styles = in_matplotlib([*(members[0] for members in lines.values()), *others])
-    for (label, members), style in zip(lines.items(), styles, strict=False):
-        points = sorted((_radius(group[0]), *_scores(group)) for group in members)
-        _error_bars(axes, points, label, *style)
-    for group, label, style in zip(others, labels(others), styles[len(lines) :], strict=True):
+    _draw_lines(axes, lines, _radius, styles)
+    for group, label, (colour, dash) in zip(others, labels(others), styles[len(lines) :], strict=True):
         height, deviation = _scores(group)
-        axes.axhline(height, color=style[0], linestyle=style[1], linewidth=1, label=label)
-        axes.axhspan(height - deviation, height + deviation, color=style[0], alpha=0.15, linewidth=0)
+        axes.axhline(height, color=colour, linestyle=dash, linewidth=1, label=label)
+        axes.axhspan(height - deviation, height + deviation, color=colour, alpha=0.15, linewidth=0)
     places = sorted({_radius(group[0]) for group in with_radius})
     if places[0] > 0:
         axes.set_xscale("log")
         axes.set_xticks(places, [f"{place:g}" for place in places])
         axes.set_xticks([], minor=True)
-    finish(axes, "rho", f"test {headline.title}{headline.unit}")
+    finish(axes, "rho", _score_title(runs))
     axes.legend(fontsize=7, frameon=False)
     save(figure, path)
 
 
-def _error_bars(
-    axes: Any, points: Sequence[tuple[float, float, float]], label: str, colour: Any, line: str
+def _finished(runs: Sequence[Run]) -> list[list[Run]]:
+    """Groups the runs with a final score by all settings but the seed."""
+    return seeds_together([run for run in runs if run.score() is not None])
+
+
+def _score_title(runs: Sequence[Run]) -> str:
+    headline = headline_of(runs)
+    return f"test {headline.title}{headline.unit}"
+
+
+def _lines(groups: Sequence[list[Run]], free: Sequence[str]) -> dict[str, list[list[Run]]]:
+    """Joins the groups that differ only in the settings `free`, by what they have in common."""
+    pairs = grouped(zip(labels(groups, free), groups, strict=True), lambda pair: pair[0])
+    return {label: [group for _, group in found] for label, found in pairs.items()}
+
+
+def _draw_lines(
+    axes: Any,
+    lines: Mapping[str, Sequence[list[Run]]],
+    x: Callable[[Run], float],
+    styles: Sequence[tuple[Any, str]],
 ) -> None:
-    """Draws points (x, mean, standard deviation) with error bars, and a line through them."""
-    x, mean, spread = zip(*points, strict=True)
-    style = {"marker": "o", "markersize": 3, "linewidth": 1, "capsize": 2}
-    axes.errorbar(x, mean, yerr=spread, label=label, color=colour, linestyle=line, **style)
+    """Draws scores over x, with error bars over seeds and a line through them."""
+    form = {"marker": "o", "markersize": 3, "linewidth": 1, "capsize": 2}
+    for (label, members), (colour, dash) in zip(lines.items(), styles, strict=False):
+        places, mean, spread = zip(*sorted((x(group[0]), *_scores(group)) for group in members), strict=True)
+        axes.errorbar(places, mean, yerr=spread, label=label, color=colour, linestyle=dash, **form)
 
 
 def _has_radius(run: Run) -> bool:
@@ -243,25 +247,19 @@ def plot_sharpness(runs: Sequence[Run], path: pathlib.Path) -> None:
 
     It draws the stages that all methods share, or else every stage.
     """
-    groups = [[run for run in group if consensus_stages(run)] for group in seeds_together(runs)]
-    groups = [group for group in groups if group]
+    groups = seeds_together([run for run in runs if consensus_stages(run)])
     if not groups:
         raise RunError("sharpness needs runs that `saddle sharpness` has measured, got none")
-    stages_of = [{stage["epoch"] for run in group for stage in consensus_stages(run)} for group in groups]
-    epochs = sorted(set.intersection(*stages_of) or set.union(*stages_of))
+    stages = [[stage for run in group for stage in consensus_stages(run)] for group in groups]
+    epochs_of = [{stage["epoch"] for stage in found} for found in stages]
+    epochs = sorted(set.intersection(*epochs_of) or set.union(*epochs_of))
+    heights = [
+        {epoch: bar for epoch, bar in lambda_over_seeds(found).items() if epoch in epochs} for found in stages
+    ]
     texts = labels(groups, ("method.gamma",))  # gamma depends on the compressor
     texts = texts if len(set(texts)) == len(texts) else labels(groups)
     colours = [colour for colour, _ in in_matplotlib(groups)]
-    heights = [
-        {epoch: summarise(_lambdas(group, epoch)) for epoch in epochs if _lambdas(group, epoch)}
-        for group in groups
-    ]
     plot_bars(dict(zip(texts, heights, strict=True)), epochs, path, colours, scale="log")
-
-
-def _lambdas(group: Sequence[Run], epoch: float) -> list[float]:
-    stages = [stage for run in group for stage in consensus_stages(run) if stage["epoch"] == epoch]
-    return [stage["lambda_max"] for stage in stages if stage["lambda_max"] is not None]
 
 
 def plot_partitions(runs: Sequence[Run], path: pathlib.Path) -> None:
@@ -372,7 +370,7 @@ def plot_curves(
         )
     texts = list(lines) or texts
     _check_recorded(runs, x or "epoch")
-    panels = _panels(AXES[x or "epoch"], same([run.measures for run in runs]))
+    panels = _panels(AXES[x or "epoch"], headline_of(runs))
     if x is None and any(has(group, "simulated_seconds") for group in groups):
         panels += [panels[1]._replace(x=AXES[name]) for name in ("bytes", "passes", "seconds")]
     elif x is None and len({_costs(run) for run in runs}) > 1 and None not in map(_costs, runs):

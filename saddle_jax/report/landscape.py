@@ -7,6 +7,7 @@ import os
 import pathlib
 import string
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -53,22 +54,14 @@ def plot_surfaces(
     from matplotlib.lines import Line2D
 
     texts = labels(names)
-    pairs = [range(start, min(start + 2, len(names))) for start in range(0, len(names), 2)]
-    figure, _ = new_figure(width=5.2 * len(pairs), height=4.6)
-    figure.clear()
-    across, along = np.meshgrid(x, y, indexing="ij")
-    finite = np.where(np.isfinite(loss), loss, np.nan)
-    for number, pair in enumerate(pairs):
-        cell = figure.add_subplot(1, len(pairs), number + 1, projection="3d")
-        first = pair[0]
+    starts = range(0, len(names), 2)
+    figure, cells, across, along, finite = _in_space(x, y, loss, len(starts), len(starts), (5.2, 4.6))
+    for cell, first in zip(cells, starts, strict=True):
         cell.plot_surface(across, along, finite[first], color=_COLORS[0], alpha=0.75, linewidth=0)
         lines = [Line2D([], [], color=_COLORS[0], linewidth=6, label=texts[first])]
-        if len(pair) > 1:
-            cell.plot_wireframe(across, along, finite[pair[1]], color=_COLORS[1], linewidth=0.6)
-            lines.append(Line2D([], [], color=_COLORS[1], label=texts[pair[1]]))
-        cell.set_zlabel("loss", fontsize=8)
-        cell.set_box_aspect(None, zoom=0.9)  # room for that label
-        cell.tick_params(labelsize=6)
+        if first + 1 < len(names):
+            cell.plot_wireframe(across, along, finite[first + 1], color=_COLORS[1], linewidth=0.6)
+            lines.append(Line2D([], [], color=_COLORS[1], label=texts[first + 1]))
         cell.legend(handles=lines, fontsize=7, loc="upper left")
     save(figure, path)
 
@@ -78,21 +71,29 @@ def plot_panels(
 ) -> None:
     """Draws one run per panel, as in the paper's Figures 8 and 9, with a common loss axis."""
     columns = min(len(names), 2)
-    rows = -(-len(names) // columns)
-    figure, _ = new_figure(width=4.2 * columns, height=3.8 * rows)
-    figure.clear()
-    across, along = np.meshgrid(x, y, indexing="ij")
-    finite = np.where(np.isfinite(loss), loss, np.nan)
+    figure, cells, across, along, finite = _in_space(x, y, loss, len(names), columns, (4.2, 3.8))
     low, high = np.nanmin(finite), np.nanmax(finite)
-    for number, name in enumerate(labels(names)):
-        cell = figure.add_subplot(rows, columns, number + 1, projection="3d")
-        cell.plot_surface(across, along, finite[number], cmap="viridis", vmin=low, vmax=high, linewidth=0)
+    for cell, name, values in zip(cells, labels(names), finite, strict=True):
+        cell.plot_surface(across, along, values, cmap="viridis", vmin=low, vmax=high, linewidth=0)
         cell.set_zlim(low, high if high > low else low + 1)
         cell.set_title(name, fontsize=8)
-        cell.set_zlabel("loss", fontsize=8)
-        cell.set_box_aspect(None, zoom=0.85)  # room for that label
-        cell.tick_params(labelsize=6)
     save(figure, path)
+
+
+def _in_space(
+    x: np.ndarray, y: np.ndarray, loss: np.ndarray, count: int, columns: int, size: tuple[float, float]
+) -> tuple[Any, list[Any], np.ndarray, np.ndarray, np.ndarray]:
+    """Makes a figure with three-dimensional panels; also returns both coordinates, and losses with NaN."""
+    rows = -(-count // columns)
+    figure, _ = new_figure(width=size[0] * columns, height=size[1] * rows)
+    figure.clear()
+    cells = [figure.add_subplot(rows, columns, number + 1, projection="3d") for number in range(count)]
+    for cell in cells:
+        cell.set_zlabel("loss", fontsize=8)
+        cell.set_box_aspect(None, zoom=0.87)  # room for that label
+        cell.tick_params(labelsize=6)
+    across, along = np.meshgrid(x, y, indexing="ij")
+    return figure, cells, across, along, np.where(np.isfinite(loss), loss, np.nan)
 
 
 def plot_contours(

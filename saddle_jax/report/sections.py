@@ -1,11 +1,10 @@
 """The sections of a page in order; empty ones are left out."""
 
-import json
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from html import escape
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -17,18 +16,21 @@ from saddle_jax.runs.schema import Measure
 from saddle_jax.runs.statistics import paired, summarise
 from saddle_jax.runs.table import (
     Run,
+    as_cell,
     cell_of,
     class_counts,
     class_names,
     differing,
     distinct_seeds,
     group_labels,
+    grouped,
     labels,
     seeds_together,
 )
 from saddle_jax.settings.config import IRRELEVANT
 from saddle_jax.training.describe import of_faults, of_timing
 
+Item = TypeVar("Item")
 _ONE_BY_ONE = 4  # runs of several seeds that are listed without a click
 
 
@@ -65,22 +67,6 @@ def _curves(runs: Sequence[Run]) -> str:
         '<details class="screen"><summary>Evaluations as a table</summary>'
         f"{evaluations(runs)}</details>"
     )
-
-
-def _agents(runs: Sequence[Run]) -> str:
-    if not any(has_agents(run) for run in runs):
-        return ""
-    return f'<div id="viewer"></div>{agents(runs)}'
-
-
-def _traffic(runs: Sequence[Run]) -> str:
-    said = "<p>Bytes that one agent sent: of the real encodings, and as the paper's tables count them.</p>"
-    return said + traffic(runs)
-
-
-def _sharpness(runs: Sequence[Run]) -> str:
-    text = sharpness(runs)
-    return text and f'<div id="sharpness-panels" class="panels"></div>{text}'
 
 
 def _landscape(runs: Sequence[Run]) -> str:
@@ -248,7 +234,7 @@ def table(name: str, rows: Iterable[Sequence[Any]]) -> str:
 
     def cell(content: Any, kind: str) -> str:
         text, value = content if isinstance(content, tuple) else (content, None)
-        exact = "" if value is None else f' data-value="{escape(str(value))}"'
+        exact = "" if value is None else f' data-value="{escape(as_cell(value))}"'
         kind = kind or (' class="long"' if len(str(text)) > _LONG else "")
         return f"<td{kind}{exact}>{escape(str(text))}</td>"
 
@@ -279,6 +265,15 @@ def notes(runs: Sequence[Run]) -> Iterable[str]:
         yield f'<p class="{kind}"><strong>{escape(run.name)}</strong> {escape(state)}.</p>'
 
 
+def _columns(
+    items: Sequence[Item], columns: Mapping[str, Callable[[Item], Any]], optional: Collection[str] = ()
+) -> list[Sequence[Any]]:
+    """Returns rows with a heading, one for each item; `optional` columns only where an item has a value."""
+    cells = {name: [cell(item) for item in items] for name, cell in columns.items()}
+    shown = [name for name in cells if name not in optional or any(cell != "-" for cell in cells[name])]
+    return [shown, *zip(*(cells[name] for name in shown), strict=True)]
+
+
 def _score(measure: Measure, value: Any) -> Any:
     return "-" if value is None else (measure.text(value), value)
 
@@ -291,28 +286,39 @@ def results(runs: Sequence[Run]) -> str:
     """Makes the table of final results, with the published figure of runs that reproduce one."""
     known = list(dict.fromkeys(one for run in runs for one in run.measures))
     headlines = list(dict.fromkeys(run.headline for run in runs))
-    others = [one for one in known if one not in headlines]
-    published = any(run.paper for run in runs)
-    named = [f"test {one.title}" for one in headlines]
-    head = ["run", "state", *named, *(["the paper's"] if published else []), "agents' mean", "std"]
-    timed = any(run.result.get("simulated_seconds") is not None for run in runs)
-    head += [*(f"test {one.title}" for one in others), "consensus distance", "steps", "seconds"]
-    head += ["simulated seconds"] if timed else []
-    rows: list[list[Any]] = [head + (["where", "our scale"] if published else [])]
-    for run in runs:
-        result = {**_last_evaluation(run), **run.result}
-        paper = run.paper or {"paper": "-", "table": "", "row": "-", "scale": "-"}
-        row = [run.name, run.state, *(_score(one, result.get(one.key)) for one in headlines)]
-        row += [paper["paper"]] if published else []
-        mean, std = (result.get(f"agent_{run.headline.name}_{what}") for what in ("mean", "std"))
-        row += [_score(run.headline, mean), _score(run.headline, std)]
-        row += [_score(one, result.get(one.key)) for one in others]
-        row += [_exact(result.get("consensus_distance")), _exact(result.get("steps", run.last_step), "{:,}")]
-        row += [_exact(result.get("seconds"), "{:.1f}")]
-        row += [_exact(result.get("simulated_seconds"))] if timed else []
-        table_name = f"Table {paper['table']}, " if paper["table"] else ""
-        rows.append(row + ([table_name + paper["row"], paper["scale"]] if published else []))
-    return table("results", rows)
+    ends = {run: {**_last_evaluation(run), **run.result} for run in runs}
+
+    def scores(measures: Iterable[Measure]) -> dict[str, Callable[[Run], Any]]:
+        return {f"test {m.title}": lambda run, m=m: _score(m, ends[run].get(m.key)) for m in measures}
+
+    def of_agents(what: str) -> Callable[[Run], Any]:
+        return lambda run: _score(run.headline, ends[run].get(f"agent_{run.headline.name}_{what}"))
+
+    def published(name: str) -> Callable[[Run], str]:
+        return lambda run: run.paper[name] if run.paper else "-"
+
+    def place(run: Run) -> str:
+        paper = run.paper or {"table": "-", "row": "-"}
+        return paper["row"] if paper["table"] == "-" else f"Table {paper['table']}, {paper['row']}"
+
+    columns: dict[str, Callable[[Run], Any]] = {
+        "run": lambda run: run.name,
+        "state": lambda run: run.state,
+        **scores(headlines),
+        "the paper's": published("paper"),
+        "agents' mean": of_agents("mean"),
+        "std": of_agents("std"),
+        **scores(one for one in known if one not in headlines),
+        "consensus distance": lambda run: _exact(ends[run].get("consensus_distance")),
+        "steps": lambda run: _exact(ends[run].get("steps", run.last_step), "{:,}"),
+        "seconds": lambda run: _exact(ends[run].get("seconds"), "{:.1f}"),
+        "simulated seconds": lambda run: _exact(run.result.get("simulated_seconds")),
+        "where": place,
+        "our scale": published("scale"),
+    }
+    return table(
+        "results", _columns(runs, columns, ("the paper's", "simulated seconds", "where", "our scale"))
+    )
 
 
 def _last_evaluation(run: Run) -> dict[str, Any]:
@@ -331,7 +337,7 @@ def seeds(runs: Sequence[Run]) -> str:
     for group in sorted(groups, key=_rank):
         shared, cell = group[0].config.to_json(), cell_of(group)
         found, headline = summarise(cell.values), cell.measure
-        row = [shared["method"], *(_text(shared[n]) for n in varied), str(len(cell.values))]
+        row = [shared["method"], *(as_cell(shared[n]) for n in varied), str(len(cell.values))]
         rows.append([*row, headline.title, _score(headline, found.mean), _score(headline, found.std)])
         rows[-1].append(cell.summary.interval(headline.form))
     note = "<p>Runs that differ in the seed alone; of those that finished. Intervals are Student's t.</p>"
@@ -350,11 +356,7 @@ _PROBLEM = ("dataset", "subset", "objective", "partition", "agents")
 
 def _between(groups: Sequence[Sequence[Run]]) -> str:
     """Makes the table of differences over common seeds, from the first group of each problem."""
-    problems: dict[Any, list[tuple[Sequence[Run], str]]] = {}
-    for group, label in zip(groups, labels(groups), strict=True):
-        config, headline = group[0].config, group[0].headline
-        problem = (headline, *(getattr(config, name) for name in _PROBLEM), *_samples(group[0]))
-        problems.setdefault(problem, []).append((group, label))
+    problems = grouped(zip(groups, labels(groups), strict=True), lambda pair: _problem(pair[0][0]))
     rows: list[list[Any]] = [["run", "minus", "difference", "95 % interval", "seeds"]]
     for (headline, *_), ((first, subtracted), *others) in problems.items():
         base = cell_of(first).by_seed
@@ -369,14 +371,10 @@ def _between(groups: Sequence[Sequence[Run]]) -> str:
     return f"<h3>Differences over the same seeds</h3>{note}{table('differences', rows)}"
 
 
-def _samples(run: Run) -> tuple[Any, Any]:
-    """Returns the numbers of samples, since data from Python objects may share a name."""
-    dataset = run.fact("dataset")
-    return (dataset.get("train"), dataset.get("test")) if isinstance(dataset, dict) else (None, None)
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
+def _problem(run: Run) -> tuple[Any, ...]:
+    """Returns what runs to be compared share; data from Python objects may share a name, but not its size."""
+    sizes = (run.fact("dataset", "train"), run.fact("dataset", "test"))
+    return (run.headline, *(getattr(run.config, name) for name in _PROBLEM), *sizes)
 
 
 def _facts(run: Run) -> dict[str, str]:
@@ -385,8 +383,8 @@ def _facts(run: Run) -> dict[str, str]:
     for part in ("dataset", "objective", "partition", "topology", "versions"):
         for name, value in run.about[part].items():
             if name not in ("class_counts", "class_names", "metrics"):
-                flat[f"{part}: {name}"] = _text(value)
-    return flat | {name: _text(run.fact(name)) for name in ("parameters", "steps")}
+                flat[f"{part}: {name}"] = as_cell(value)
+    return flat | {name: as_cell(run.fact(name)) for name in ("parameters", "steps")}
 
 
 def settings(runs: Sequence[Run]) -> str:
@@ -400,10 +398,10 @@ def settings(runs: Sequence[Run]) -> str:
         if names:
             rows = [["run", *names]]
             rows += [
-                [run.name, *(_text(one.get(n)) for n in names)] for run, one in zip(runs, many, strict=True)
+                [run.name, *(as_cell(one.get(n)) for n in names)] for run, one in zip(runs, many, strict=True)
             ]
             parts.append(f"<h3>{title} that differ</h3>{table(f'{name}-differing', rows)}")
-        shared = [["setting", "value"], *([n, _text(v)] for n, v in many[0].items() if n not in names)]
+        shared = [["setting", "value"], *([n, as_cell(v)] for n, v in many[0].items() if n not in names)]
         heading = title if len(runs) == 1 else f"{title} in common"
         parts.append(f"<details><summary>{heading}</summary>{table(name, shared)}</details>")
     return "".join(parts)
@@ -428,31 +426,32 @@ def traffic(runs: Sequence[Run]) -> str:
     Runs that differ only in the seed are one row of means.
     """
     groups = distinct_seeds(runs)
-    lossy = [of_faults(group[0].config) or "-" for group in groups]
-    slow = [of_timing(group[0].config) or "-" for group in groups]
-    has_lost = any(text != "-" for text in lossy)
-    has_time = any(_spent(group, "simulated_seconds") is not None for group in groups)
-    head = ["run", "sent per agent", "as the paper counts", "per step"]
-    head += ["messages lost"] if has_lost else []
-    head += ["simulated seconds"] if has_time else []
-    head += ["what goes wrong"] if has_lost else []
-    head += ["network"] if has_time else []
-    rows: list[list[Any]] = [head]
-    for group, label, wrong, times in zip(groups, group_labels(groups), lossy, slow, strict=True):
-        name = label if len(group) == 1 else f"{label}, {len(group)} seeds"
-        wire, paper, steps = (
-            _spent(group, key) for key in ("bytes_sent_per_agent", "paper_bytes_sent_per_agent", "step")
-        )
-        counts = (wire, paper, wire / steps if wire is not None and steps else None)
-        cells: list[Any] = [
-            "-" if count is None else (readable(round(count)), round(count)) for count in counts
-        ]
-        cells += [_lost(group)] if has_lost else []
-        cells += [_exact(_spent(group, "simulated_seconds"))] if has_time else []
-        cells += [wrong] if has_lost else []
-        cells += [times] if has_time else []
-        rows.append([name, *cells])
-    return table("traffic", rows)
+    names = dict(zip(map(id, groups), group_labels(groups), strict=True))
+
+    def sent(name: str) -> Callable[[list[Run]], Any]:
+        return lambda group: _bytes(_spent(group, name))
+
+    def per_step(group: list[Run]) -> Any:
+        count, steps = _spent(group, "bytes_sent_per_agent"), _spent(group, "step")
+        return _bytes(count / steps if count is not None and steps else None)
+
+    columns: dict[str, Callable[[list[Run]], Any]] = {
+        "run": lambda group: names[id(group)] + (f", {len(group)} seeds" if len(group) > 1 else ""),
+        "sent per agent": sent("bytes_sent_per_agent"),
+        "as the paper counts": sent("paper_bytes_sent_per_agent"),
+        "per step": per_step,
+        "messages lost": _lost,
+        "simulated seconds": lambda group: _exact(_spent(group, "simulated_seconds")),
+        "what goes wrong": lambda group: of_faults(group[0].config) or "-",
+        "network": lambda group: of_timing(group[0].config) or "-",
+    }
+    optional = ("messages lost", "simulated seconds", "what goes wrong", "network")
+    said = "<p>Bytes that one agent sent: of the real encodings, and as the paper's tables count them.</p>"
+    return said + table("traffic", _columns(groups, columns, optional))
+
+
+def _bytes(count: float | None) -> Any:
+    return "-" if count is None else (readable(round(count)), round(count))
 
 
 def _spent(group: Sequence[Run], name: str) -> float | None:
@@ -469,18 +468,17 @@ def _lost(group: Sequence[Run]) -> Any:
 
 
 def sharpness(runs: Sequence[Run]) -> str:
-    """Makes the table of all measurements of Hessians; empty if there are none."""
-    measured = [run for run in runs if run.sharpness]
-    if not measured:
-        return ""
+    """Makes the place of the plots and the table of all measurements of Hessians; empty without any."""
     names = ("step", "epoch", "whose", "lambda_max", "lambda_min", "residual", "trace", "trace_error")
     rows: list[list[Any]] = [["run", "data", "images", *names]]
-    for run in measured:
-        about = run.sharpness or {}
+    for run in runs:
+        about = run.sharpness or {"stages": []}
         for stage in about["stages"]:
             cells = (stage[n] if isinstance(stage[n], str) else _exact(stage[n]) for n in names)
             rows.append([run.name, about["data"], about["images"], *cells])
-    return table("sharpness", rows)
+    if not any(run.sharpness for run in runs):
+        return ""
+    return f'<div id="sharpness-panels" class="panels"></div>{table("sharpness", rows)}'
 
 
 # HTML figures that need no script: agents, graphs and partitions.
@@ -493,39 +491,29 @@ _MOST_OPEN = 6  # charts of agents that are shown without a click
 _TOO_LARGE = "<p>Not drawn: the graph is too large to be recorded.</p>"
 
 
-def has_agents(run: Run) -> bool:
-    """Returns whether a run has evaluations of each agent's model."""
-    name = f"agent_{run.headline.name}_each"
-    return any(_is_list(record.get(name)) for record in (run.result, *run.metrics()))
-
-
 def agents(runs: Sequence[Run]) -> str:
-    """Draws the final result of each agent, one small chart per run; empty if none was recorded."""
-    parts = []
+    """Makes the place of the viewer, and draws each agent's final result; empty if no agent was evaluated."""
+    parts, evaluated = [], False
     for run in runs:
-        scores = run.result.get(f"agent_{run.headline.name}_each")
-        if scores is not None and _is_list(scores):
+        name = f"agent_{run.headline.name}_each"
+        evaluated = evaluated or any(_is_list(record.get(name)) for record in (run.result, *run.metrics()))
+        if _is_list(scores := run.result.get(name)):
             drawing = agent_bars(scores, run.result.get(run.headline.key), run.headline)
             parts.append(f"<figure><figcaption>{escape(run.name)}</figcaption>{drawing}</figure>")
-    if not parts:
-        return ""
     said = "<p>Test result of each agent's own model at the end; the line is the consensus model.</p>"
-    if len(parts) <= _MOST_OPEN:
-        return said + _tiles(parts)
-    summary = f"<summary>The end of each of the {len(parts)} runs</summary>"
-    return f"<details>{summary}{said}{_tiles(parts)}</details>"
+    drawn = f"{said}{_tiles(parts)}" if parts else ""
+    if len(parts) > _MOST_OPEN:
+        drawn = f"<details><summary>The end of each of the {len(parts)} runs</summary>{drawn}</details>"
+    return f'<div id="viewer"></div>{drawn}' if evaluated else ""
 
 
 def _is_list(values: Any) -> bool:
     return isinstance(values, list) and bool(values) and all(isinstance(a, int | float) for a in values)
 
 
-def _grouped(runs: Sequence[Run], key: Callable[[Run], Any]) -> list[tuple[list[Run], str]]:
+def _with_users(runs: Sequence[Run], key: Callable[[Run], Any]) -> list[tuple[list[Run], str]]:
     """Groups the runs by key, each group with a text that names its runs, empty if there is only one."""
-    groups: dict[Any, list[Run]] = {}
-    for run in runs:
-        groups.setdefault(key(run), []).append(run)
-    users = groups.values()
+    users = grouped(runs, key).values()
     return [(group, "" if len(users) == 1 else f" ({', '.join(r.name for r in group)})") for group in users]
 
 
@@ -541,7 +529,7 @@ def _matrices(graphs: Graphs) -> str:
     for turn, topology in enumerate(graphs.graphs):
         rows: list[list[Any]] = [["", *map(str, range(topology.size))]]
         rows += [
-            [str(i), *((f"{w:.3g}" if w else "·", repr(float(w))) for w in row)]
+            [str(i), *((f"{w:.3g}" if w else "·", float(w)) for w in row)]
             for i, row in enumerate(topology.mixing)
         ]
         number = "" if graphs.period == 1 else f"-{turn}"
@@ -563,7 +551,7 @@ def graphs(runs: Sequence[Run]) -> str:
         return topology.name.encode() + links
 
     figures = []
-    for group, users in _grouped(runs, key):
+    for group, users in _with_users(runs, key):
         topology = topology_of(group[0])
         if topology is None:
             name = str(group[0].fact("topology", "name") or group[0].config.topology)
@@ -581,7 +569,7 @@ def graphs(runs: Sequence[Run]) -> str:
 def partitions(runs: Sequence[Run]) -> str:
     """Draws each distinct partition with the runs that use it; empty if none was recorded."""
     figures = []
-    for group, users in _grouped(runs, lambda run: str(run.fact("partition", "fingerprint") or run.name)):
+    for group, users in _with_users(runs, lambda run: str(run.fact("partition", "fingerprint") or run.name)):
         run = group[0]
         counts = class_counts(run)
         if counts is None:
@@ -614,11 +602,11 @@ def _skew(run: Run) -> str:
 _SECTIONS: tuple[tuple[str, str, Callable[[Sequence[Run]], str]], ...] = (
     ("results", "Results", _results),
     ("curves", "Curves", _curves),
-    ("agents", "Agents", _agents),
-    ("traffic", "Traffic", _traffic),
+    ("agents", "Agents", agents),
+    ("traffic", "Traffic", traffic),
     ("graph", "Graph", graphs),
     ("partition", "Partition", partitions),
-    ("sharpness", "Sharpness", _sharpness),
+    ("sharpness", "Sharpness", sharpness),
     ("landscape", "Loss landscape", _landscape),
     ("contraction", "Contraction by layer", _contraction),
     ("settings", "Settings", settings),

@@ -1,129 +1,108 @@
-"""Tables and plots of sharpness.json: lambda_max at stages of training, and the spectral density."""
+"""Tables and plots of sharpness.json: lambda_max at stages of training, and the spectral density.
 
-import os
+A run's stages are entries of its sharpness.json; plots and means over seeds are of the consensus model.
+"""
+
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from saddle_jax.analysis.sharpness import CONSENSUS, Opened, name_of
+from saddle_jax.analysis.sharpness import CONSENSUS, name_of
 from saddle_jax.report import plots
-from saddle_jax.report.plots import labels, new_figure, save
-from saddle_jax.runs.statistics import Summary, summarise
-from saddle_jax.runs.table import run_names
+from saddle_jax.runs.statistics import Summary
+from saddle_jax.runs.table import Run, lambda_over_seeds, seeds_together
 from saddle_jax.settings.sweep import name_of as trial_name
 
-# The "stages" of one run; plots show the consensus model.
-Stages = Sequence[Mapping[str, Any]]
+Stages = Mapping[Run, Sequence[Mapping[str, Any]]]
 
 
-class Sharp(NamedTuple):
-    """The sharpness measurements of one run.
-
-    Attributes:
-      name: the run's name, such as "folder (seed 1)" in a folder of several.
-      family: the common name of runs that differ only in the seed, such as "folder".
-      setting: the seed and swept settings that identify it in its folder.
-      stages: its entries of sharpness.json.
-    """
-
-    name: str
-    family: str
-    setting: Mapping[str, Any]
-    stages: Stages
-
-
-def sharp_runs(runs: Sequence[Opened], stages: Sequence[Stages]) -> list[Sharp]:
-    """Names runs by their folder and, in a folder of several, by their seed and swept settings."""
-    workdirs = list(dict.fromkeys(run.workdir for run in runs))
-    folders = dict(zip(workdirs, run_names(workdirs), strict=True))
-    found = []
-    for run, entries in zip(runs, stages, strict=True):
-        folder = folders[run.workdir]
-        others = {name: value for name, value in run.setting.items() if name != "seed"}
-        family = f"{folder} ({trial_name(others)})" if others else folder
-        found.append(Sharp(run.name(folder), family, run.setting, entries))
-    return found
-
-
-def stage_rows(runs: Sequence[Sharp]) -> list[list[str]]:
+def stage_rows(stages: Stages) -> list[list[str]]:
     """Returns the table of all runs' stages."""
 
     def number(value: float | None) -> str:
         return "not finite" if value is None else f"{value:.4g}"
 
-    rows = [["run", "epoch", "whose", "lambda_max", "residual", "lambda_min", "trace", "+-"]]
-    for run in runs:
-        for entry in run.stages:
-            numbers = ("lambda_max", "residual", "lambda_min", "trace", "trace_error")
-            texts = [number(entry[key]) for key in numbers]
+    names = ("lambda_max", "residual", "lambda_min", "trace", "trace_error")
+    rows = [["run", "epoch", "whose", *names[:-1], "+-"]]
+    for run, entries in stages.items():
+        for entry in entries:
+            texts = [number(entry[name]) for name in names]
             rows.append([run.name, f"{entry['epoch']:g}", name_of(entry["whose"]), *texts])
     return rows
 
 
-def seed_rows(runs: Sequence[Sharp]) -> list[list[str]]:
+def seed_rows(stages: Stages) -> list[list[str]]:
     """Returns the table of the consensus models' lambda_max over several seeds."""
     rows = [["run", "epoch", "lambda_max", "95 % interval", "seeds"]]
-    for (family, epoch), found in over_seeds(runs).items():
-        if found.std is not None:
-            rows.append([family, f"{epoch:g}", f"{found.mean:.4g} +- {found.std:.2g}", found.interval(".4g")])
-            rows[-1].append(str(found.seeds))
+    for label, group in _labelled(stages).items():
+        for epoch, found in _heights(group, stages).items():
+            if found.std is not None:
+                mean = f"{found.mean:.4g} +- {found.std:.2g}"
+                rows.append([label, f"{epoch:g}", mean, found.interval(".4g"), str(found.seeds)])
     return rows
 
 
-def over_seeds(runs: Sequence[Sharp]) -> dict[tuple[str, float], Summary]:
-    """Summarises finite values of the consensus models' lambda_max by family and epoch."""
-    values: dict[tuple[str, float], list[float]] = {}
-    for run in runs:
-        for entry in run.stages:
-            if entry["whose"] == CONSENSUS and entry["lambda_max"] is not None:
-                values.setdefault((run.family, entry["epoch"]), []).append(entry["lambda_max"])
-    return {place: summarise(found) for place, found in values.items()}
+def _consensus(entries: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    return [entry for entry in entries if entry["whose"] == CONSENSUS]
+
+
+def _heights(group: Sequence[Run], stages: Stages) -> dict[float, Summary]:
+    return lambda_over_seeds(entry for run in group for entry in _consensus(stages[run]))
+
+
+def _labelled(stages: Stages) -> dict[str, list[Run]]:
+    """Groups runs that differ only in the seed by their folder and, in a sweep, its numbers."""
+    found = {}
+    for group in seeds_together([*stages]):
+        swept = {name: value for name, value in group[0].setting.items() if name != "seed"}
+        family = group[0].family or group[0].name
+        found[f"{family} ({trial_name(swept)})" if swept else family] = group
+    return found
 
 
 def draw(
-    runs: Sequence[Sharp], workdir: pathlib.Path, output: pathlib.Path | None, density: bool
+    stages: Stages, workdir: pathlib.Path, output: pathlib.Path | None, density: bool
 ) -> list[pathlib.Path]:
     """Draws bars if there are several runs or an output file, and densities on request; returns the paths.
 
     `workdir` is that of the first run.
     """
-    compares = len({run.family for run in runs}) > 1 or output is not None
+    groups = _labelled(stages)
+    compares = len(groups) > 1 or output is not None
     bars = output or workdir.resolve().parent / "sharpness.png"
     paths = []
     if compares:
-        plot_stages(runs, bars)
+        epochs = sorted({entry["epoch"] for entries in stages.values() for entry in _consensus(entries)})
+        heights = [_heights(group, stages) for group in groups.values()]
+        plots.plot_bars(dict(zip(plots.labels(groups), heights, strict=True)), epochs, bars)
         paths.append(bars)
     if density:
-        consensus = {run.name: [e for e in run.stages if e["whose"] == CONSENSUS] for run in runs}
         paths.append((bars.parent if compares else workdir) / f"density{bars.suffix}")
-        plot_densities(consensus, paths[-1])
+        plot_densities(stages, paths[-1])
     return paths
 
 
-def plot_stages(runs: Sequence[Sharp], path: str | os.PathLike) -> None:
-    """Draws the paper's figure: a group of bars per stage, with one bar per run or group of seeds."""
-    found = over_seeds(runs)
-    families = list(dict.fromkeys(run.family for run in runs))
-    epochs = sorted({entry["epoch"] for run in runs for entry in run.stages if entry["whose"] == CONSENSUS})
-    heights = [{e: found[family, e] for e in epochs if (family, e) in found} for family in families]
-    plots.plot_bars(dict(zip(labels(families), heights, strict=True)), epochs, path)
-
-
-def plot_densities(runs: Mapping[str, Stages], path: str | os.PathLike) -> None:
+def plot_densities(stages: Stages, path: pathlib.Path) -> None:
     """Draws the spectral density of the Hessian, one panel per stage and one line per run."""
-    epochs = sorted({e["epoch"] for stages in runs.values() for e in stages if e["density"]})
-    figure, grid = new_figure(width=1 + 3.2 * max(len(epochs), 1), height=3.2, columns=max(len(epochs), 1))
-    cells = np.atleast_1d(np.asarray(grid, dtype=object)).ravel()
-    for cell, epoch in zip(cells, epochs, strict=False):
-        for name, stages in zip(labels(runs), runs.values(), strict=True):
-            for entry in stages:
-                if entry["epoch"] == epoch and entry["density"]:
-                    cell.plot(entry["density"]["x"], entry["density"]["y"], linewidth=1, label=name)
+    names = plots.labels(run.name for run in stages)
+    dense = [
+        (name, entry)
+        for name, entries in zip(names, stages.values(), strict=True)
+        for entry in _consensus(entries)
+        if entry["density"]
+    ]
+    epochs = sorted({entry["epoch"] for _, entry in dense})
+    columns = max(len(epochs), 1)
+    figure, grid = plots.new_figure(width=1 + 3.2 * columns, height=3.2, columns=columns)
+    for cell, epoch in zip(np.ravel(grid), epochs, strict=False):
+        for name, entry in dense:
+            if entry["epoch"] == epoch:
+                cell.plot(entry["density"]["x"], entry["density"]["y"], linewidth=1, label=name)
         cell.set_yscale("log")
         cell.set_ylim(bottom=1e-8)
         cell.set_title(f"epoch {epoch:.4g}", fontsize=8)
-        plots.finish(cell, "eigenvalue", "density" if cell is cells[0] else "")
+        plots.finish(cell, "eigenvalue", "density" if epoch == epochs[0] else "")
     plots.legend_below(figure)
-    save(figure, path)
+    plots.save(figure, path)

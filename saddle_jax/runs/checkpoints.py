@@ -199,9 +199,7 @@ class Checkpoints:
                 folder.rename(aside)
         return None
 
-    def look_at_newest(
-        self, like: Any, report: Callable[[str], None]
-    ) -> tuple[int, Any, dict[str, Any]] | None:
+    def read_newest(self, like: Any, report: Callable[[str], None]) -> tuple[int, Any, dict[str, Any]] | None:
         """Restores the newest checkpoint of a run that may be running, and removing checkpoints meanwhile.
 
         Raises:

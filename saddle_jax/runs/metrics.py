@@ -6,7 +6,9 @@ in memory; `downsample` reads few. Lines that are not complete objects, which a 
 Complete lines with other values are reported as damage.
 """
 
+import contextlib
 import functools
+import io
 import json
 import os
 import pathlib
@@ -31,7 +33,13 @@ def read_metrics(workdir: pathlib.Path) -> list[Record]:
     Raises:
       DamagedError: the file cannot be read, or a line is not what a run writes.
     """
-    return list(_records(workdir / FILE))
+    path, records = workdir / FILE, []
+    with _opened(path) as file:
+        for number, line in enumerate(iter(lambda: file.readline(LONGEST), b""), 1):
+            check_short(line)
+            if record := record_of(line, path, f"line {number:,}"):
+                records.append(record)
+    return records
 
 
 def newest(workdir: pathlib.Path, having: str = "") -> Iterator[Record]:
@@ -44,13 +52,8 @@ def newest(workdir: pathlib.Path, having: str = "") -> Iterator[Record]:
     Raises:
       DamagedError: as `read_metrics`, when the iterator reaches such a line.
     """
-    path = workdir / FILE
-    try:
-        file = open_to_read(path)
-    except FileNotFoundError:
-        return
-    with file, reading(path):
-        sign = json.dumps(having).encode() if having else b""
+    path, sign = workdir / FILE, json.dumps(having).encode() if having else b""
+    with _opened(path) as file:
         for line in _backwards(file):
             if sign in line and (record := record_of(line, path, "near its end")):
                 yield record
@@ -72,11 +75,7 @@ def sampled(workdir: pathlib.Path, count: int) -> Iterator[Record]:
       DamagedError: as `read_metrics` does, for the lines that it meets.
     """
     path = workdir / FILE
-    try:
-        file = open_to_read(path)
-    except FileNotFoundError:
-        return
-    with file, reading(path):
+    with _opened(path) as file:
         size = file.seek(0, os.SEEK_END)
         if size <= _BLOCK:
             file.seek(0)
@@ -96,16 +95,15 @@ def sampled(workdir: pathlib.Path, count: int) -> Iterator[Record]:
             last = max(last, place)
 
 
-def _records(path: pathlib.Path) -> Iterator[Record]:
+@contextlib.contextmanager
+def _opened(path: pathlib.Path) -> Iterator[BinaryIO]:
+    """Opens a file, or an empty one in its place if there is none, and reports errors over its content."""
     try:
         file = open_to_read(path)
     except FileNotFoundError:
-        return
+        file = io.BytesIO()
     with file, reading(path):
-        for number, line in enumerate(iter(lambda: file.readline(LONGEST), b""), 1):
-            check_short(line)
-            if record := record_of(line, path, f"line {number:,}"):
-                yield record
+        yield file
 
 
 def _backwards(file: BinaryIO) -> Iterator[bytes]:

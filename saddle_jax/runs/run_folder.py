@@ -327,14 +327,10 @@ class NoMetrics(Metrics):
     def __init__(self) -> None:
         pass
 
-    def write(self, record: dict[str, Any]) -> None:
-        """Ignores the record: process 0 writes it."""
+    def write(self, record: dict[str, Any] | None = None) -> None:
+        """Does nothing: process 0 writes."""
 
-    def flush(self) -> None:
-        """Does nothing, because there are no files."""
-
-    def close(self) -> None:
-        """Does nothing, because no file is open."""
+    flush = close = write
 
 
 def _finite(value: Any) -> Any:

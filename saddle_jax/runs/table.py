@@ -14,10 +14,11 @@ import json
 import math
 import pathlib
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.errors import DamagedError, RunError
 from saddle_jax.base.reading import TOO_LARGE, damaged, read_arrays, reading
 from saddle_jax.runs.downsample import Downsampled, read_downsampled
@@ -40,6 +41,8 @@ from saddle_jax.runs.statistics import Summary, mean_and_std, paired, summarise
 from saddle_jax.settings.config import IRRELEVANT, Config, check_each, from_json
 from saddle_jax.settings.sweep import name_of, of_trial, settings_of
 from saddle_jax.settings.sweep import without as left_out
+
+Item = TypeVar("Item")
 
 
 class Records(list[dict[str, Any]]):
@@ -67,6 +70,7 @@ class Run:
       measures: the evaluation metrics, the headline first.
       path: the folder.
       number: the index of the run in a folder of several.
+      setting: its seed and swept numbers there; empty for a run alone.
       family: the name that the caller gave to all runs of the folder; "" without one.
       read_lines: reads metrics.jsonl, or a selection of its lines.
     """
@@ -79,6 +83,7 @@ class Run:
     measures: tuple[Measure, ...] = CLASSIFICATION
     path: pathlib.Path = pathlib.Path()
     number: int | None = None
+    setting: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     family: str = ""
     read_lines: Callable[[], Downsampled] = lambda: Downsampled([], 0)
 
@@ -134,8 +139,14 @@ class Run:
 
     def curve(self, name: str, x: str = "epoch") -> tuple[list[float], list[Any]]:
         """Returns the epochs (or steps, bytes) at which a metric was logged, and its values."""
-        points = [(r[x], r[name]) for r in self.metrics() if r.get(name) is not None and r.get(x) is not None]
-        return [point[0] for point in points], [point[1] for point in points]
+        if (name, x) not in self._curves:
+            kept = [r for r in self.metrics() if r.get(name) is not None and r.get(x) is not None]
+            self._curves[name, x] = [r[x] for r in kept], [r[name] for r in kept]
+        return self._curves[name, x]
+
+    @functools.cached_property
+    def _curves(self) -> dict[tuple[str, str], tuple[list[float], list[Any]]]:
+        return {}
 
     def file(self, name: str) -> pathlib.Path:
         """Returns the path of a file of this run: name.json or, in a folder of several, name-1.json."""
@@ -194,6 +205,7 @@ def load_runs(
     names: Sequence[str] | None = None,
     most: int | None = None,
     read: Reader | None = None,
+    left_out: list[str] | None = None,
 ) -> Runs:
     """Reads the runs in folders and below them, one for each seed and swept setting.
 
@@ -202,6 +214,7 @@ def load_runs(
       names: names for the runs' folders, instead of their own.
       most: the number of lines of a kind to select, at most twice as many; None reads all lines.
       read: a function that reads the lines, instead of `most`.
+      left_out: where the reasons are listed why folders cannot be read; None raises the first one.
     """
     workdirs = workdirs_of(folders)
     read = read or (_whole if most is None else functools.partial(read_downsampled, most=most))
@@ -210,11 +223,15 @@ def load_runs(
     if len(set(texts)) < len(texts):
         twice = next(name for name in texts if texts.count(name) > 1)
         raise RunError(f"DIR must not be given twice, got {twice}")
-    return Runs(
-        dataclasses.replace(run, family=family)
-        for workdir, name, family in zip(workdirs, texts, families, strict=True)
-        for run in _runs(workdir, name, read)
-    )
+    runs = Runs()
+    for workdir, name, family in zip(workdirs, texts, families, strict=True):
+        try:
+            runs += [dataclasses.replace(run, family=family) for run in _runs(workdir, name, read)]
+        except (RunError, ArgumentError) as error:
+            if left_out is None:
+                raise
+            left_out.append(str(error))
+    return runs
 
 
 def workdirs_of(folders: Iterable[str | pathlib.Path]) -> list[pathlib.Path]:
@@ -251,6 +268,7 @@ def _runs(workdir: pathlib.Path, name: str, read: Reader) -> Iterator[Run]:
             measures=found,
             path=workdir,
             number=number if config.has_trials else None,
+            setting=setting,
             read_lines=lines,
         )
 
@@ -276,6 +294,13 @@ def consensus_stages(run: Run) -> list[dict[str, Any]]:
     """Lists a run's sharpness measurements of the consensus model, by step."""
     stages = [stage for stage in (run.sharpness or {}).get("stages", []) if stage["whose"] == "consensus"]
     return sorted(stages, key=lambda stage: stage["step"])
+
+
+def lambda_over_seeds(stages: Iterable[Mapping[str, Any]]) -> dict[float, Summary]:
+    """Summarises the finite values of lambda_max among some runs' stages, by epoch."""
+    finite = [stage for stage in stages if stage["lambda_max"] is not None]
+    by_epoch = grouped(finite, lambda stage: stage["epoch"])
+    return {epoch: summarise([one["lambda_max"] for one in found]) for epoch, found in by_epoch.items()}
 
 
 def class_counts(run: Run) -> np.ndarray | None:
@@ -418,6 +443,14 @@ def run_rows(runs: Sequence[Listed]) -> list[list[str]]:
 # Groups of runs that differ only in the seed: one curve of their mean, with a band of one standard deviation.
 
 
+def grouped(items: Iterable[Item], key: Callable[[Item], Hashable]) -> dict[Any, list[Item]]:
+    """Groups items by a key; groups and their members keep the items' order."""
+    groups: dict[Any, list[Item]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
+
+
 def settings_without(run: Run, *names: str) -> str:
     """Returns a run's settings as text, without `names` and those that cannot affect the results."""
     settings = left_out(run.config.to_json(), {"seed", *IRRELEVANT, *names})
@@ -427,10 +460,7 @@ def settings_without(run: Run, *names: str) -> str:
 
 def seeds_together(runs: Sequence[Run]) -> list[list[Run]]:
     """Groups the runs that differ only in the seed, in their order."""
-    groups: dict[str, list[Run]] = {}
-    for run in runs:
-        groups.setdefault(settings_without(run), []).append(run)
-    return list(groups.values())
+    return list(grouped(runs, settings_without).values())
 
 
 def distinct_seeds(runs: Sequence[Run]) -> list[list[Run]]:
@@ -454,7 +484,8 @@ def common(group: Sequence[Run], name: str) -> tuple[list[float], list[list[Any]
     """
     whole = [run for run in group if run.state != "diverged"] or group
     curves = [dict(zip(*run.curve(name), strict=True)) for run in whole]
-    epochs = [epoch for epoch in curves[0] if all(epoch in curve for curve in curves)]
+    shared = set.intersection(*map(set, curves))
+    epochs = [epoch for epoch in curves[0] if epoch in shared]
     return epochs, [[curve[epoch] for epoch in epochs] for curve in curves]
 
 
@@ -479,6 +510,17 @@ def over_seeds(
     return [place[epochs[number]] for number in kept], mean[kept], spread[kept]
 
 
+def as_cell(value: Any) -> str:
+    """Formats a value for a table: a number with at most 12 digits, a missing one as "-"."""
+    if isinstance(value, float):
+        return f"{value:.12g}"
+    if isinstance(value, bool | list | dict):
+        return json.dumps(
+            json.loads(json.dumps(value), parse_float=lambda text: float(f"{float(text):.12g}"))
+        )
+    return "-" if value is None else str(value)
+
+
 def differing(many: Sequence[Mapping[str, Any]]) -> list[str]:
     """Lists the keys whose values differ or are missing in some of the mappings."""
     names, absent = dict.fromkeys(name for one in many for name in one), object()
@@ -496,7 +538,7 @@ def labels(groups: Sequence[Sequence[Run]], without: Sequence[str] = ()) -> list
     texts = []
     for one, group in zip(many, groups, strict=True):
         alone = (*plain, "partition", "faults", "timing")  # whose text says what it is
-        parts = [str(one[name]) if name in alone else f"{name} {one[name]}" for name in named]
+        parts = [("" if name in alone else f"{name} ") + as_cell(one[name]) for name in named]
         diverged = sum(run.state == "diverged" for run in group)
         texts.append(", ".join([*parts, *([f"{diverged} of {len(group)} diverged"] if diverged else [])]))
     return texts
@@ -596,10 +638,7 @@ def cells_by(
     """Groups runs by a key, in their order, and returns the cell of each group."""
     runs = list(runs)
     measure = measure or (headline_of(runs) if runs else None)
-    groups: dict[Any, list[Run]] = {}
-    for run in runs:
-        groups.setdefault(key(run), []).append(run)
-    return {key: cell_of(group, measure) for key, group in groups.items()}
+    return {key: cell_of(group, measure) for key, group in grouped(runs, key).items()}
 
 
 def headline_of(runs: Iterable[Run]) -> Measure:

@@ -5,7 +5,7 @@ import dataclasses
 import pathlib
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
@@ -145,16 +145,50 @@ def _quoted(version: str) -> str:
 # The page with the list of runs: a table to sort, filter and select from.
 
 
-# Heading, whether it is a number, whether narrow windows hide it.
+class _Column(NamedTuple):
+    """A column of the list, after that of the names.
+
+    Attributes:
+      heading: its heading.
+      text: an entry's cell, as HTML.
+      value: what the column is sorted by; None sorts by the text.
+      is_number: whether it is right-aligned.
+      is_wide: whether narrow windows hide it.
+    """
+
+    heading: str
+    text: Callable[[Entry], str]
+    value: Callable[[Entry], float | None] = lambda entry: None
+    is_number: bool = False
+    is_wide: bool = True
+
+    @property
+    def classes(self) -> str:
+        """The CSS classes of its cells."""
+        return " ".join(["number"] * self.is_number + ["wide-only"] * self.is_wide)
+
+
+def _result(entry: Entry) -> str:
+    metric, shown = entry.row.metric or "", entry.row.text.removeprefix(f"{entry.row.metric} ")
+    return f'<span class="wide-only">{escape(metric)} </span>{escape(shown)}' if shown != "-" else ""
+
+
+def _progress(entry: Entry) -> str:
+    return f"{entry.row.step or 0:,}" + (f" / {entry.steps:,}" if entry.steps else "")
+
+
 _COLUMNS = (
-    ("run", False, False),
-    ("state", False, False),
-    ("step", True, True),
-    ("training loss", False, True),
-    ("result", True, False),
-    ("method", False, True),
-    ("seed", True, True),
-    ("changed", False, True),
+    _Column("state", lambda e: f'<span class="state {e.row.state}">{e.row.state}</span>', is_wide=False),
+    _Column("step", _progress, lambda e: e.row.step, is_number=True),
+    _Column(
+        "training loss",
+        lambda e: sparkline(e.losses, "training loss"),
+        lambda e: e.losses[-1] if e.losses else None,
+    ),
+    _Column("result", _result, lambda e: e.row.value, is_number=True, is_wide=False),
+    _Column("method", lambda e: escape(e.row.method or "")),
+    _Column("seed", lambda e: escape(e.row.seed or ""), is_number=True),
+    _Column("changed", lambda e: _day(e.changed), lambda e: e.changed),
 )
 STATES = ("running", "finished", "diverged", "interrupted", "unreadable")
 
@@ -176,9 +210,9 @@ def list_page(folder: str, entries: Sequence[Entry]) -> Page:
 
 
 def _section(entries: Sequence[Entry]) -> str:
-    heads = "".join(
-        f'<th scope="col" class="{_classes(number, wide)}" data-column="{place}">{escape(name)}</th>'
-        for place, (name, number, wide) in enumerate(_COLUMNS)
+    heads = '<th scope="col" data-column="0">run</th>' + "".join(
+        f'<th scope="col" class="{column.classes}" data-column="{place}">{column.heading}</th>'
+        for place, column in enumerate(_COLUMNS, 1)
     )
     rows = "".join(map(_row, entries))
     states = "".join(f'<option value="{state}">{state}</option>' for state in STATES)
@@ -194,36 +228,15 @@ def _section(entries: Sequence[Entry]) -> str:
     )
 
 
-def _classes(is_number: bool, is_wide: bool) -> str:
-    return " ".join(name for name, holds in (("number", is_number), ("wide-only", is_wide)) if holds)
-
-
 def _row(entry: Entry) -> str:
-    row, name, when = entry.row, escape(entry.row.run), _day(entry.changed)
-    place = f"{row.step or 0:,}" + (f" / {entry.steps:,}" if entry.steps else "")
-    state = f'<span class="state {row.state}">{row.state}</span>'
+    row, name = entry.row, escape(entry.row.run)
     if row.state == "unreadable":
-        cells = (
-            f'<td>{state}</td><td class="why" colspan="{len(_COLUMNS) - 2}">{escape(row.reason or "")}</td>'
-        )
-        linked = name
-        box = ""
+        why = f'<td class="why" colspan="{len(_COLUMNS) - 1}">{escape(row.reason or "")}</td>'
+        cells, linked, box = f"<td>{_COLUMNS[0].text(entry)}</td>{why}", name, ""
     else:
-        spark = sparkline(entry.losses, "training loss")
-        metric, result = row.metric or "", row.text.removeprefix(f"{row.metric} ").removesuffix("-")
-        shown = f'<span class="wide-only">{escape(metric)} </span>{escape(result)}' if result else ""
-        texts: tuple[tuple[str, Any], ...] = (
-            (state, None),
-            (escape(place), row.step),
-            (spark, entry.losses[-1] if entry.losses else None),
-            (shown, row.value),
-            (escape(row.method or ""), None),
-            (escape(row.seed or ""), None),
-            (escape(when), entry.changed),
-        )
         cells = "".join(
-            f'<td class="{_classes(number, wide)}"{_sorted_by(value)}>{text}</td>'
-            for (text, value), (_, number, wide) in zip(texts, _COLUMNS[1:], strict=True)
+            f'<td class="{column.classes}"{_sorted_by(column.value(entry))}>{column.text(entry)}</td>'
+            for column in _COLUMNS
         )
         linked = f'<a href="{escape(address_of([entry.key]))}">{name}</a>'
         box = f'<input type="checkbox" name="run" value="{entry.key}" aria-label="compare {name}">'

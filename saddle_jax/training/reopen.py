@@ -183,7 +183,7 @@ def open_models(workdir: pathlib.Path, whole: program.Program, step: int, number
 def _newest(workdir: pathlib.Path, whole: program.Program, report: Callable[[str], None]) -> tuple[int, Any]:
     """Returns the step and the tree of the newest whole checkpoint."""
     kept = _checkpoints(workdir, whole)
-    restored = kept.look_at_newest(whole.saved_like, report)
+    restored = kept.read_newest(whole.saved_like, report)
     if restored is None:
         remedy = "wait for its first" if is_locked(workdir) else "train it first"
         kind = DamagedError if kept.steps() else RunError

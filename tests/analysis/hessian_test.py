@@ -1,3 +1,5 @@
+import functools
+
 import jax
 import jax.numpy as jnp
 import matfree.decomp
@@ -118,12 +120,13 @@ def small_mlp(params, batch):
     return -jnp.mean(jnp.take_along_axis(jax.nn.log_softmax(hidden @ params["v"]), y[:, None], axis=1))
 
 
+@functools.cache
 def mlp_problem():
     random = np.random.default_rng(5)
     params = {"w": random.normal(size=(6, 4)), "b": random.normal(size=4), "v": random.normal(size=(4, 3))}
     batch = random.normal(size=(20, 6)), random.integers(0, 3, 20)
     flat, unravel = ravel_pytree(jax.tree.map(jnp.asarray, params))
-    dense = jax.hessian(lambda p: small_mlp(unravel(p), batch))(flat)
+    dense = compiled(jax.hessian(lambda p: small_mlp(unravel(p), batch)))(flat)
     return params, batch, np.asarray(dense)
 
 

@@ -1,7 +1,6 @@
 """Sharpness of runs: in training, and by the command."""
 
 import json
-import pathlib
 import re
 import shutil
 
@@ -11,37 +10,13 @@ import pytest
 from saddle_jax.analysis import sharpness
 from saddle_jax.base.errors import RunError
 from saddle_jax.cli import __main__ as cli
-from saddle_jax.report.sharpness import Sharp, plot_densities, plot_stages
+from saddle_jax.report.sharpness import draw
 from saddle_jax.runs import run_folder
 from saddle_jax.runs.checkpoints import Checkpoints
+from saddle_jax.runs.table import Run
 from saddle_jax.settings.config import Config
 from saddle_jax.training import loop, reopen
 from saddle_jax.training.progress import Screen
-
-SMALL = Config(
-    agents=3,
-    model="logistic",
-    epochs=4,
-    partition="dirichlet(1.0)",
-    learning_rate=0.05,
-    eval_every_epochs=2,
-    keep_checkpoints=5,
-    sharpness_every_epochs=2,
-    sharpness_images=64,
-)
-
-
-@pytest.fixture(scope="module")
-def trained_once(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("runs")
-    loop.train(SMALL, folder / "one", Screen(quiet=True), curvature=sharpness.metrics)
-    return folder / "one"
-
-
-@pytest.fixture
-def trained(trained_once, tmp_path):
-    """A copy for each test: what one test writes into the folder, no other meets."""
-    return pathlib.Path(shutil.copytree(trained_once, tmp_path / "runs" / "one"))
 
 
 def dense_extremes(workdir, step, images, agent=None, own=False):
@@ -118,10 +93,8 @@ def test_agents_on_their_own_data_and_densities(trained, capsys):
     assert (trained / "density.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_several_runs_become_a_picture(trained, tmp_path, capsys):
-    other = tmp_path / "two $x$"
-    changed = Config(**{**SMALL.to_json(), "method": "qgm", "sharpness_every_epochs": 0, "epochs": 2})
-    loop.train(changed, other, Screen(quiet=True))
+def test_several_runs_become_a_picture(runs, trained, tmp_path, capsys):
+    other = shutil.copytree(runs / "alone", tmp_path / "two $x$")
     picture = tmp_path / "bars.png"
     assert (
         cli.main(["saddle", "sharpness", str(trained), str(other), "--images=64", f"--output={picture}"]) == 0
@@ -129,11 +102,10 @@ def test_several_runs_become_a_picture(trained, tmp_path, capsys):
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert capsys.readouterr().out.count("two $x$") >= 2
     (trained / "sharpness.json").unlink()
-    loop.train(
-        Config(**{**SMALL.to_json(), "model": "mlp", "epochs": 1, "sharpness_every_epochs": 0}),
-        tmp_path / "mlp",
-        Screen(quiet=True),
-    )
+    about = json.loads((trained / "config.json").read_text())
+    about["config"]["model"] = "mlp"
+    (tmp_path / "mlp").mkdir()
+    (tmp_path / "mlp" / "config.json").write_text(json.dumps(about))
     assert cli.main(["saddle", "sharpness", str(trained), str(tmp_path / "mlp")]) == 2
     assert "runs must have the same model, got logistic in" in capsys.readouterr().err
     assert not (trained / "sharpness.json").exists()
@@ -149,11 +121,11 @@ def test_bars_stand_at_their_stages(monkeypatch, tmp_path):
         for e, v in ((5, 1.0), (7.5, 2.0), (10, None))
     ]
     monkeypatch.setattr("matplotlib.figure.Figure.legend", lambda self, **options: None)
-    runs = [Sharp(name, name, {}, those) for name, those in (("a", stages), ("b", stages[1:2]))]
-    plot_stages(runs, tmp_path / "x.png")
+    one, other = (Run(name, Config(), family=name) for name in "ab")
+    paths = draw({one: stages, other: stages[1:2]}, tmp_path, tmp_path / "x.png", density=True)
+    assert [path.name for path in paths] == ["x.png", "density.png"]
     looks = [{"color": "C0", "label": "a"}, {"color": "C1", "label": "b"}]
     assert drawn == [([-0.2, 0.8], [1.0, 2.0], looks[0]), ([1.2], [2.0], looks[1])]
-    plot_densities({"a": stages}, tmp_path / "empty.png")
 
 
 BAD = {
@@ -196,11 +168,10 @@ def test_folders_that_cannot_be_used(trained, tmp_path, capsys):
         sharpness.read_stages(trained / sharpness.FILE)
 
 
-def test_a_run_that_ends_twice_has_its_last_sharpness_once(trained, tmp_path):
-    workdir = tmp_path / "again"
-    whole = loop.train(SMALL, workdir, Screen(quiet=True), curvature=sharpness.metrics)
-    (workdir / "result.json").unlink()  # as if it had been killed while writing it
-    again = loop.train(SMALL, workdir, Screen(quiet=True), curvature=sharpness.metrics)
+def test_a_run_that_ends_twice_has_its_last_sharpness_once(sharp, runs, trained):
+    whole = json.loads((trained / "result.json").read_text())
+    (trained / "result.json").unlink()  # as if it had been killed while writing it
+    again = loop.train(sharp, trained, Screen(quiet=True), curvature=sharpness.metrics)
     assert again["params_sha256"] == whole["params_sha256"]
-    assert run_folder.read_metrics(workdir) == run_folder.read_metrics(trained)
-    assert len(Checkpoints(workdir, 5).steps()) == 2
+    assert run_folder.read_metrics(trained) == run_folder.read_metrics(runs / "sharp")
+    assert len(Checkpoints(trained, 5).steps()) == 2

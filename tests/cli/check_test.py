@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from saddle_jax.cli import __main__
+from saddle_jax.testing import kinds
 from saddle_jax.testing.scaffold import SETTINGS, name_in
 
 MEAN = """
@@ -67,22 +68,31 @@ def test_a_list_for_other_programs(folder, capsys):
 @pytest.mark.parametrize(
     ("arguments", "last"),
     [
-        (["mine.py:instance"], "gradient mine.py:instance: of 13 invariants that apply 13 hold, 0 fail"),
         (["karate", "--agents=34"], "graph karate: of 6 invariants that apply 6 hold, 0 fail"),
-        (["sign"], "compressor sign: of 6 invariants that apply 6 hold, 0 fail"),
-        (["logistic", "--kind=model"], "model logistic: of 6 invariants that apply 6 hold, 0 fail"),
         (
             ["logistic", "--kind=objective", "--dataset=convex(kind=logistic)"],
             "objective logistic: of 5 invariants that apply 5 hold, 0 fail",
         ),
         (["digits"], "dataset digits: of 7 invariants that apply 7 hold, 0 fail"),
-        (["d_saddle"], "method d_saddle: of 16 invariants that apply 16 hold, 0 fail"),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
-def test_names_of_ours_and_objects_are_checked_too(folder, capsys, arguments, last):
+def test_names_of_ours_are_checked_too(folder, capsys, arguments, last):
     assert call("check", *arguments) == 0
     assert capsys.readouterr().out.splitlines()[-1] == last
+
+
+def test_the_kind_follows_from_the_name_or_the_object(folder):
+    kinds_of = {
+        "mine.py:instance": "gradient",
+        "mine.py:mine": "method",
+        "karate": "graph",
+        "sign": "compressor",
+        "cnn": "model",
+        "digits": "dataset",
+        "d_saddle": "method",
+    }
+    assert {name: kinds.kind_of(name) for name in kinds_of} == kinds_of
 
 
 BAD = {
@@ -140,25 +150,25 @@ def test_a_program_that_fails_shows_its_traceback_once(folder, capsys):
     assert told.count("Traceback") == 1
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_what_new_writes_keeps_its_invariants(tmp_path, monkeypatch, capsys):
     """The files of all kinds in one clean folder: plain pytest, the printed commands, and our own linter."""
     monkeypatch.chdir(tmp_path)
+    settings = {}
     for kind in SETTINGS:
         assert call("new", kind, f"my_{kind}") == 0
         told = capsys.readouterr().out.splitlines()
-        spelling = f"my_{kind}.py:{name_in(kind, f'my_{kind}')}"
+        spec = f"my_{kind}.py:{name_in(kind, f'my_{kind}')}"
+        settings[kind] = f"--{SETTINGS[kind]}={spec}"
         assert told[1:] == [
-            f"  saddle check {spelling}",
+            f"  saddle check {spec}",
             f"  pytest my_{kind}_test.py",
-            f"  saddle train --{SETTINGS[kind]}={spelling}",
+            f"  saddle train {settings[kind]}",
         ]
-        checked, _, trained = (line.split()[1:] for line in told[1:])
-        assert call(*checked) == 0
-        assert capsys.readouterr().out.endswith(" 0 fail\n")
-        quickly = ["--quiet", f"--workdir=runs/{kind}", "--epochs=1", "--agents=4"]
-        quickly += ["--model=logistic"] if kind != "model" else []
-        quickly += ["--method.beta=0.5", "--method.weight_decay=0.01"] if kind == "method" else []
-        assert call(*trained, *quickly) == 0
+    assert call("check", settings["graph"].partition("=")[2]) == 0
+    assert capsys.readouterr().out.endswith(" 0 fail\n")
+    settings["method"] = "--method=qgm"  # that of the template takes no compressor
+    assert call("train", *settings.values(), "--quiet", "--epochs=1", "--agents=4", "--workdir=runs/all") == 0
     alone = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST", "JAX_NUM"))}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=alone)

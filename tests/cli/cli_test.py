@@ -9,6 +9,7 @@ import sys
 import time
 
 import flax.serialization
+import forked
 import numpy as np
 import pytest
 import safetensors.numpy
@@ -210,52 +211,49 @@ def test_every_settings_file_can_be_read(path, capsys):
     assert __main__.main(["saddle", "settings", f"--config={path}"]) == 0
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_comparing_listing_evaluating_and_exporting(tmp_path, capsys):
     small = [
         "--agents=3",
         "--model=logistic",
-        "--epochs=6",
+        "--epochs=2",
         "--learning_rate=0.05",
     ]
-    grid = ["--compare=method=dpsgd,qgm", "--compare=method.compressor=none,sign"]
+    grid = ["--compare=method=qgm", "--compare=method.compressor=none,sign"]
     grid += ["--seeds=0,1", f"--workdir={tmp_path}"]
     plain = "method=qgm-method.compressor=none"
     grid.append("--nosingle_program")  # sweep_test.py has the other way
     assert __main__.main(["saddle", "compare", *grid, *small, "--quiet"]) == 0
     printed = capsys.readouterr().out
     results = {path.parent.name: json.loads(path.read_text()) for path in tmp_path.glob("*/result.json")}
-    assert len(results) == 8
+    assert len(results) == 4
     pair = [100 * results[f"{plain}-seed{seed}"]["test_accuracy"] for seed in (0, 1)]
     cell = f"{statistics.fmean(pair):.2f} +- {statistics.stdev(pair):.2f}"
     assert cell in printed
     assert cell.replace("+-", r"$\pm$") in (tmp_path / "comparison.tex").read_text()
     with (tmp_path / "comparison.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert [(row["method"], row["method.compressor"]) for row in rows[2:]] == [
-        ("qgm", "none"),
-        ("qgm", "sign"),
-    ]
-    assert float(rows[2]["mean"]) == pytest.approx(statistics.fmean(pair))
-    assert [float(rows[2][f"seed {seed}"]) for seed in (0, 1)] == pytest.approx(pair)
+    assert [(row["method"], row["method.compressor"]) for row in rows] == [("qgm", "none"), ("qgm", "sign")]
+    assert float(rows[0]["mean"]) == pytest.approx(statistics.fmean(pair))
+    assert [float(rows[0][f"seed {seed}"]) for seed in (0, 1)] == pytest.approx(pair)
     assert "\n| method | compressor none | sign | drop |" in (tmp_path / "comparison.md").read_text()
-    assert (tmp_path / "comparison.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "comparison.png").exists()
 
     before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/metrics.jsonl")}
-    assert __main__.main(["saddle", "compare", *grid, *small, "--quiet"]) == 0  # nothing is run again
-    assert capsys.readouterr().out == printed
-    assert before == {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/metrics.jsonl")}
-    assert __main__.main(["saddle", "compare", *grid, *small, "--json", "--picture=svg"]) == 0
+    again = [*grid, *small, "--json", "--picture=svg"]
+    assert __main__.main(["saddle", "compare", *again]) == 0  # nothing is run again
     found = json.loads(capsys.readouterr().out)
-    assert [(one["method"], one["method.compressor"]) for one in found["cells"][2:]] == [
+    assert before == {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/metrics.jsonl")}
+    assert [(one["method"], one["method.compressor"]) for one in found["cells"]] == [
         ("qgm", "none"),
         ("qgm", "sign"),
     ]
-    assert found["cells"][2]["mean"] == pytest.approx(statistics.fmean(pair))
+    assert found["cells"][0]["mean"] == pytest.approx(statistics.fmean(pair))
     assert found["differences"][0]["minus"] == "none"
-    assert "<svg" in (tmp_path / "comparison.svg").read_text()
+    assert (tmp_path / "comparison.svg").exists()
 
     assert __main__.main(["saddle", "list", str(tmp_path)]) == 0
-    assert capsys.readouterr().out.count("finished") == 8
+    assert capsys.readouterr().out.count("finished") == 4
     locks = {path: path.read_text() for path in tmp_path.rglob(".lock")}
     with run_folder.locked(tmp_path / f"{plain}-seed1"):
         assert __main__.main(["saddle", "list", str(tmp_path)]) == 0
@@ -265,8 +263,8 @@ def test_comparing_listing_evaluating_and_exporting(tmp_path, capsys):
         )  # that one; the others are told
         told = capsys.readouterr()
         assert f"{plain}-seed1 is in use by another run" in told.err
-        assert "dpsgd" in told.out
-    assert len(locks) == 8
+        assert f"{pair[0]:.2f}" in told.out
+    assert len(locks) == 4
     run = tmp_path / f"{plain}-seed0"
     accuracy = f"{100 * results[f'{plain}-seed0']['test_accuracy']:.2f} %"
     assert __main__.main(["saddle", "evaluate", str(run)]) == 0
@@ -283,6 +281,7 @@ def test_comparing_listing_evaluating_and_exporting(tmp_path, capsys):
     np.testing.assert_array_equal(restored["linear"]["kernel"], named["linear/kernel"])
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_a_diverged_run_is_starred_and_does_not_stop_the_others(tmp_path, capsys):
     small = ["--agents=3", "--model=mlp", "--epochs=3", "--learning_rate=1e8"]
     grid = [
@@ -296,12 +295,13 @@ def test_a_diverged_run_is_starred_and_does_not_stop_the_others(tmp_path, capsys
     assert "dpsgd   diverged*" in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_a_profile_says_where_the_time_went(tmp_path, capsys):
     command = [
         "train",
         "--profile",
         "--model=logistic",
-        "--epochs=3",
+        "--epochs=1",
         f"--workdir={tmp_path / 'run'}",
     ]
     assert __main__.main(["saddle", *command]) == 0
@@ -335,6 +335,7 @@ def test_data_is_listed_shown_and_dealt_out(tmp_path, capsys, monkeypatch):
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_what_is_printed_as_time_counts_from_the_start_of_the_command(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(process, "began", time.perf_counter() - 1000)
     small = [
@@ -359,22 +360,10 @@ def test_what_is_printed_as_time_counts_from_the_start_of_the_command(tmp_path, 
     assert [float(seconds) > 1000 for seconds, _ in whole] == [True, False]  # the second waited for the first
 
 
-def test_the_command_as_a_process():
-    command = [sys.executable, "-m", "saddle_jax.cli", "topology", "ring", "0"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert "Traceback" not in done.stderr
-
-
 def test_the_installed_command_has_help_and_one_line_errors():
     command = [pathlib.Path(sys.executable).with_name("saddle")]
     done = subprocess.run([*command, "--help"], capture_output=True, text=True, check=False)
     assert "topology         Show the properties of a graph" in done.stdout
-    done = subprocess.run(
-        [*command, "data", "partition", "--help"], capture_output=True, text=True, check=False
-    )
-    assert "--partition" in done.stdout
-    assert done.returncode == 0
     done = subprocess.run([*command, "topology", "ring", "-1"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
@@ -388,7 +377,5 @@ def test_a_warning_of_ours_is_one_line_told_once_and_others_are_silent():
         "    sj.d2(sj.ring(8), 0.1, half=False)\n"
         "    warnings.filterwarnings('ignore', 'anything')"  # Python forgets what it has told
     )
-    command = [sys.executable, "-c", program]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    (line,) = done.stderr.splitlines()
+    (line,) = forked.run(program=program).stderr.splitlines()
     assert line.startswith("saddle: d2: half=False on ring(8), whose W has the eigenvalue -1/3")

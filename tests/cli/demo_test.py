@@ -14,7 +14,7 @@ TINY = {"agents": 3, "model": "logistic", "epochs": 25, "devices": "1", "eval_ev
 
 
 @pytest.fixture
-def tiny(monkeypatch):
+def tiny(monkeypatch, unrendered):
     monkeypatch.setattr(papers, "DEMO", {**papers.DEMO, **TINY, "partition": "dirichlet(0.1)"})
     monkeypatch.setattr(papers, "_POINTS", 3)
     monkeypatch.setattr(papers, "_IMAGES", 32)
@@ -28,7 +28,7 @@ def test_the_demonstration(tiny, tmp_path, capsys):
     assert max(map(len, printed.replace(str(tmp_path), "").splitlines())) <= 80
     assert "Q-SADDLe reaches" in printed
     for name in ("report.html", "landscape/landscape.html", "comparison.png"):
-        assert (tmp_path / "d" / name).stat().st_size > 1000
+        assert (tmp_path / "d" / name).exists()
     page = (tmp_path / "d" / "report.html").read_text()
     assert "seed 1" in page
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "d").rglob("metrics.jsonl")}

@@ -5,9 +5,8 @@ import json
 import os
 import pathlib
 import re
-import subprocess
-import sys
 
+import forked
 import pytest
 from damage import CONTENTS
 from folders import write_run
@@ -96,7 +95,7 @@ def test_anything_else_is_a_bug_and_keeps_its_traceback():
         "sys.argv = ['saddle', 'trial']\n"
         "cli.run()\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    done = forked.run(program=program)
     assert done.returncode == 70
     assert "ZeroDivisionError: 5 / 0" in done.stderr
     assert done.stderr.endswith("saddle: this is a bug of saddle_jax: please report the lines above\n")
@@ -180,22 +179,13 @@ def test_results_that_no_run_writes_are_told(command, damage, tmp_path, capsys):
     assert "result.json cannot be read: " in told
 
 
-def standard_streams(shell, cwd):
-    """What a command of the shell does with streams that are not what they should be."""
-    command = f"{sys.executable} -m saddle_jax.cli {shell}"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "LC_ALL": "C", "PYTHONIOENCODING": "ascii"}
-    return subprocess.run(
-        ["bash", "-c", command], cwd=cwd, env=environment, capture_output=True, text=True, check=False
-    )
-
-
 def test_streams_that_are_full_closed_or_narrow(tmp_path):
     write_run(tmp_path / "é")
-    full = standard_streams("list . > /dev/full", tmp_path)
+    full = forked.run("list", ".", cwd=tmp_path, streams={1: "/dev/full"})
     assert (full.returncode, full.stderr) == (2, "saddle: standard output: No space left on device\n")
-    narrow = standard_streams("list .", tmp_path)
+    narrow = forked.run("list", ".", cwd=tmp_path, encoding="ascii")
     assert (narrow.returncode, narrow.stderr) == (0, "")
     assert "\\xe9" in narrow.stdout
-    closed = standard_streams("list . 2>&-", tmp_path)
+    closed = forked.run("list", ".", cwd=tmp_path, streams={2: None})
     assert closed.returncode == 0
-    assert standard_streams("list nowhere 2>&-", tmp_path).returncode == 2
+    assert forked.run("list", "nowhere", cwd=tmp_path, streams={2: None}).returncode == 2

@@ -7,6 +7,7 @@ import pathlib
 import subprocess
 import sys
 
+import forked
 import pytest
 from folders import write_run
 
@@ -30,16 +31,10 @@ def saddle(*arguments, **variables):
     [
         ("JAX_NUM_CPU_DEVICES", "abc", 'Invalid value "abc" for JAX flag jax_num_cpu_devices'),
         ("JAX_NUM_CPU_DEVICES", "0", "JAX_NUM_CPU_DEVICES in the environment must be at least 1, got 0"),
-        ("JAX_DEBUG_NANS", "maybe", "invalid truth value 'maybe' for environment 'JAX_DEBUG_NANS'"),
         (
             "XLA_FLAGS",
             "--nonsense",
             "XLA cannot use XLA_FLAGS of the environment: Unknown flag in XLA_FLAGS: ",
-        ),
-        (
-            "XLA_FLAGS",
-            "--xla_backend_optimization_level=x",
-            "value x for flag xla_backend_optimization_level",
         ),
     ],
 )
@@ -148,7 +143,7 @@ def test_what_matplotlib_warns_of_is_not_shown(tmp_path):
     lines = [{"step": 1, "epoch": 0.5, "train_loss": 1e308}, {"step": 2, "epoch": 1.0, "train_loss": 1.0}]
     run = write_run(tmp_path / "run", lines=lines, result={"bytes_sent_per_agent": 0})
     for kind in ("bits", "curves"):
-        done = saddle("figure", kind, str(run), f"--output={tmp_path / kind}.png")
+        done = forked.run("figure", kind, run, f"--output={tmp_path / kind}.png")
         assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -180,6 +175,4 @@ def test_streams_that_are_closed_are_not_taken_for_other_files(tmp_path):
         "from saddle_jax.cli import process\nprocess.mend_streams()\n"
         f"first = os.open({str(tmp_path / 'x')!r}, os.O_CREAT | os.O_WRONLY)\nsys.exit(first)\n"
     )
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", program], env=environment, check=False)
-    assert done.returncode >= 3
+    assert forked.run(program=program).returncode >= 3

@@ -47,7 +47,7 @@ def test_curves_can_be_drawn_against_simulated_time(tmp_path):
     assert axes <= {key for key, _ in data["axes"]}
     text = page.read_text()
     assert '<th scope="col" class="number">simulated seconds</th>' in text
-    assert '<td class="number" data-value="4.0">4</td>' in text
+    assert '<td class="number" data-value="4">4</td>' in text
 
 
 def test_every_number_of_a_run_is_in_the_page(tmp_path):
@@ -74,7 +74,7 @@ def test_every_number_of_a_run_is_in_the_page(tmp_path):
 
 
 def test_comparisons_say_what_is_common_and_what_differs(tmp_path):
-    other = Config(agents=3, model="mlp", method="q_saddle", epochs=2, seed=1)
+    other = Config(agents=3, model="mlp", method="q_saddle", epochs=2, seed=1, learning_rate=7 * 0.1)
     same = Config(agents=3, model="mlp", method="qgm", epochs=2, seed=1)
     paper = {"table": "1", "row": "QGM, ring", "paper": "77.41 +- 8.00", "scale": "cpu: small"}
     runs = [
@@ -82,16 +82,18 @@ def test_comparisons_say_what_is_common_and_what_differs(tmp_path):
         folders.write_run(tmp_path / "two", other),
         folders.write_run(tmp_path / "three", same, result={"test_accuracy": 0.5}),
     ]
-    tree = Tree(folders.make_page(tmp_path, *runs).read_text())
+    text = folders.make_page(tmp_path, *runs).read_text()
+    assert "0.7000" not in text  # 7 * 0.1 is 0.7000000000000001
+    tree = Tree(text)
     tables = {found["data-csv"]: text for found, text in tree.find("table")}
-    assert "methodseed" in tables["settings-differing"]
-    assert "twoq_saddle1" in tables["settings-differing"]
+    assert "methodlearning_rateseed" in tables["settings-differing"]
+    assert "twoq_saddle0.71" in tables["settings-differing"]
     assert "method" not in tables["settings"]
     assert "batch_size32" in tables["settings"]
     assert "62.50 %77.41 +- 8.00" in tables["results"]
     assert "Table 1, QGM, ringcpu: small" in tables["results"]
     mean, spread = np.mean([62.5, 50.0]), np.std([62.5, 50.0], ddof=1)
-    assert f"qgm2accuracy{mean:.2f} %{spread:.2f} %" in tables["seeds"]
+    assert f"qgm0.12accuracy{mean:.2f} %{spread:.2f} %" in tables["seeds"]
     assert "q_saddle" not in tables["seeds"]  # one seed has no mean
 
 

@@ -174,6 +174,7 @@ def test_planted_links_are_never_followed(name, tmp_path):
     assert not target.is_symlink()
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_verbs_leave_what_links_point_to_alone(tmp_path):
     """All that write into a run's folder, with a link at every name that they write."""
     run, victim = tmp_path / "run", tmp_path / "victim"

@@ -16,20 +16,9 @@ from saddle_jax.base.errors import DamagedError, RunError
 from saddle_jax.cli import __main__ as cli
 from saddle_jax.runs import run_folder
 from saddle_jax.runs.checkpoints import Checkpoints, identity_of
-from saddle_jax.settings.config import Config
 from saddle_jax.training import loop
 from saddle_jax.training.progress import Screen
 
-SMALL = Config(
-    agents=2,
-    model="logistic",
-    epochs=1,
-    batch_size=128,
-    eval_agents="never",
-    checkpoint_every_steps=2,
-    log_every_steps=1,
-    devices="1",
-)
 QUIET = Screen(quiet=True)
 
 
@@ -48,7 +37,7 @@ class Meddler(Screen):
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["gone", "made anew"])
-def test_a_run_ends_when_its_folder_is_taken_away(again, tmp_path):
+def test_a_run_ends_when_its_folder_is_taken_away(again, small, tmp_path):
     def deed():
         shutil.rmtree(tmp_path / "run")
         if again:  # as a second run of that name does
@@ -57,7 +46,7 @@ def test_a_run_ends_when_its_folder_is_taken_away(again, tmp_path):
             (tmp_path / "run" / "config.json").write_text("another's")
 
     with pytest.raises(RunError, match="was deleted or replaced while its run was going on"):
-        loop.train(SMALL, tmp_path / "run", Meddler(3, deed))
+        loop.train(small, tmp_path / "run", Meddler(3, deed))
     left = sorted(path.name for path in (tmp_path / "run").iterdir()) if again else []
     assert left == ([".lock", "config.json"] if again else [])
     assert again == (tmp_path / "run").exists()
@@ -149,7 +138,7 @@ def test_a_checkpoint_that_is_always_replaced_is_read_all_the_same(tmp_path):
     told = []
     try:
         for _ in range(5):
-            found = reader.look_at_newest(tree(0), told.append)
+            found = reader.read_newest(tree(0), told.append)
             assert found is not None
             np.testing.assert_array_equal(found[1]["x"], np.ones(3))
     finally:
@@ -163,28 +152,7 @@ def test_checkpoints_that_never_stay_are_told(tmp_path, monkeypatch):
     steps = iter(range(1000))
     monkeypatch.setattr(Checkpoints, "steps", lambda self: [next(steps)])
     with pytest.raises(RunError, match="is being trained, and its checkpoints are replaced before"):
-        checkpoints.look_at_newest(tree(0), print)
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    """Runs that are alike but for the seed, the partition's alpha, or the epochs."""
-    folder = tmp_path_factory.mktemp("trained")
-    changes = {
-        "one": {},
-        "seed": {"seed": 1},
-        "alpha": {"partition": "dirichlet(0.5)"},
-        "epochs": {"epochs": 2},
-    }
-    for name, change in changes.items():
-        loop.train(dataclasses.replace(SMALL, **change), folder / name, QUIET)
-    return folder
-
-
-@pytest.fixture
-def copied(trained, tmp_path):
-    shutil.copytree(trained / "one", tmp_path / "run")
-    return tmp_path / "run"
+        checkpoints.read_newest(tree(0), print)
 
 
 def newest(run):
@@ -192,29 +160,32 @@ def newest(run):
 
 
 @pytest.mark.parametrize(
-    ("other", "told"),
+    ("change", "told"),
     [
-        ("seed", "it is of a run with other settings"),
-        ("alpha", "it is of a run with other settings"),
-        ("epochs", "it is of a run of other epochs"),
+        ({"seed": 1}, "it is of a run with other settings"),
+        ({"partition": "dirichlet(0.5)"}, "it is of a run with other settings"),
+        ({"epochs": 2}, "it is of a run of other epochs"),
     ],
+    ids=str,
 )
-def test_a_checkpoint_of_another_run_is_refused(other, told, trained, copied, capsys):
-    source = trained / other / "checkpoints" / newest(copied).name
-    source = source if source.exists() else newest(trained / other)
-    seal = json.loads((source / "seal.json").read_text())
-    shutil.rmtree(newest(copied))
-    place = copied / "checkpoints" / f"{seal['step']:08d}"
-    shutil.copytree(source, place)
+def test_a_checkpoint_of_another_run_is_refused(change, told, small, trained, copied, capsys):
+    other = shutil.copytree(trained, copied.with_name("other"))
+    about = json.loads((other / "config.json").read_text())
+    about["config"] |= change
+    (other / "config.json").write_text(json.dumps(about))
+    path = newest(copied) / "seal.json"
+    seal = json.loads(path.read_text())
+    assert seal["run"] == identity_of(copied).to_json()
+    path.write_text(json.dumps(seal | {"run": identity_of(other).to_json()}))
     assert cli.main(["saddle", "evaluate", str(copied)]) == 0  # by an earlier one
     error = capsys.readouterr().err
-    assert f"{place} cannot be used ({told}); trying an earlier one" in error
-    expected = json.loads((trained / "one" / "result.json").read_text())
+    assert f"{path.parent} cannot be used ({told}); trying an earlier one" in error
+    expected = json.loads((trained / "result.json").read_text())
     (copied / "result.json").unlink()
     lines = []
     screen = Screen(quiet=True)
     screen.warn = lines.append
-    result = loop.train(SMALL, copied, screen)
+    result = loop.train(small, copied, screen)
     assert result["params_sha256"] == expected["params_sha256"]
     assert [told in line for line in lines] == [True]
 
@@ -280,9 +251,9 @@ def test_a_setting_that_is_new_makes_no_other_run(copied):
     assert identity_of(copied) != before
 
 
-def test_a_longer_run_still_knows_its_own_checkpoints(copied):
-    longer = dataclasses.replace(SMALL, epochs=2, schedule="constant")
-    shutil.rmtree(copied)
+def test_a_longer_run_still_knows_its_own_checkpoints(small, tmp_path):
+    copied = tmp_path / "run"
+    longer = dataclasses.replace(small, epochs=2, schedule="constant")
     short = loop.train(dataclasses.replace(longer, epochs=1), copied, QUIET)
     told = []
     screen = Screen(quiet=True)

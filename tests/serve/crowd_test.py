@@ -6,19 +6,17 @@ import http.client
 import os
 import pathlib
 import re
+import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 
 import folders
+import forked
 import pytest
 from serving import ask, served
 
 from saddle_jax.serve.scan import Runs
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def test_a_burst_of_500_clients_is_answered(tmp_path):
@@ -41,12 +39,10 @@ def test_a_burst_of_500_clients_is_answered(tmp_path):
 def starved(tmp_path):
     """A server that may have 64 files open: its process and its port."""
     folders.write_run(tmp_path / "run")
-    command = f"ulimit -n 64; exec {sys.executable} -m saddle_jax.cli serve {tmp_path} --port=0"
-    with subprocess.Popen(["bash", "-c", command], cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            yield process.pid, int(re.search(r":(\d+)/", process.stdout.readline())[1])
-        finally:
-            process.terminate()
+    command = forked.Command("serve", tmp_path, "--port=0", files=64)
+    yield command.pid, int(re.search(r":(\d+)/", command.line())[1])
+    command.interrupt(signal.SIGTERM)
+    assert command.end().returncode == 130
 
 
 def seconds_computed(process):

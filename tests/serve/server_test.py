@@ -1,14 +1,12 @@
 """What the server of `saddle serve` refuses: other sites, methods and files; how it starts and ends."""
 
 import json
-import pathlib
 import re
 import signal
 import socket
-import subprocess
-import sys
 
 import folders
+import forked
 import pytest
 from browser import Tree
 from serving import ask, keys_of, served
@@ -241,13 +239,9 @@ def test_mistakes_are_one_line(tmp_path, capsys):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_it_serves_until_it_is_interrupted(tmp_path, number):
     folders.write_run(tmp_path / "run")
-    command = [sys.executable, "-m", "saddle_jax.cli", "serve", str(tmp_path), "--port=0"]
-    root = pathlib.Path(__file__).resolve().parents[2]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, cwd=root, text=True, **pipes) as process:
-        line = process.stdout.readline()
-        port = int(re.fullmatch(r"page: http://127\.0\.0\.1:(\d+)/  \(Ctrl-C ends it\)\n", line)[1])
-        assert ask(port).status == 200
-        process.send_signal(number)
-        out, error = process.communicate(timeout=30)
-    assert (process.returncode, out, error) == (130, "", "saddle: interrupted\n")
+    command = forked.Command("serve", tmp_path, "--port=0")
+    shown = re.fullmatch(r"page: http://127\.0\.0\.1:(\d+)/  \(Ctrl-C ends it\)\n", command.line())
+    assert ask(int(shown[1])).status == 200
+    command.interrupt(number)
+    done = command.end()
+    assert (done.returncode, done.stdout, done.stderr) == (130, shown[0], "saddle: interrupted\n")

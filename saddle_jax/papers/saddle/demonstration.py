@@ -1,10 +1,10 @@
 """The text of `saddle demo`: two methods side by side, their differences, and an explanation."""
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from saddle_jax.report.sharpness import Sharp
+from saddle_jax.report.sharpness import Stages
 from saddle_jax.report.tables import NAMES
 from saddle_jax.runs.statistics import Summary, summarise
 from saddle_jax.runs.table import Cell
@@ -35,16 +35,16 @@ def introduction() -> str:
     return textwrap.fill(_INTRODUCTION, _WIDTH)
 
 
-def shown(cells: Mapping[tuple[Any, ...], Cell], runs: Sequence[Sharp]) -> Shown:
+def shown(cells: Mapping[tuple[Any, ...], Cell], stages: Stages) -> Shown:
     """Collects the scores and the sharpness of both methods."""
     accuracies = {key[0]: cell for key, cell in cells.items()}
     lambdas = {
         method: summarise(
             [
                 entry["lambda_max"]
-                for run in runs
-                if run.family.startswith(f"method={method}")
-                for entry in run.stages
+                for run, entries in stages.items()
+                if run.config.method.partition("(")[0] == method
+                for entry in entries
                 if entry["lambda_max"] is not None
             ]
         )
