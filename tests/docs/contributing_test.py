@@ -3,6 +3,7 @@
 import os
 import pathlib
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -28,6 +29,11 @@ things = ["--method=sign_descent", "--topology=wheel", "--dataset=stripes", "--m
 train = ["saddle", "train", "--workdir=run", "--quiet", "--learning_rate=0.003", "--epochs=1"]
 sys.exit(cli.main([*train, *things]))
 """
+
+
+needs_git = pytest.mark.skipif(
+    shutil.which("git") is None or not (ROOT / ".git").exists(), reason="git copies the checkout"
+)
 
 
 def diffs():
@@ -62,16 +68,10 @@ def test_the_page_for_contributors_is_short():
 
 
 @pytest.fixture
-def copy(tmp_path):
+def copy(tmp_path, monkeypatch):
     """What git knows of the project, with all diffs of the pages applied."""
-    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    done = subprocess.run(listed, capture_output=True, text=True, check=False, cwd=ROOT)
-    if done.returncode:
-        pytest.skip("git knows nothing of this folder")
-    for name in filter(None, done.stdout.split("\0")):
-        if (ROOT / name).is_file():
-            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, tmp_path / name)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    runpy.run_path(str(ROOT / "bin" / "mutate"))["copy_to"](tmp_path)
     assert diffs().keys() == ADDED.keys()
     # The folder is no repository, and must not become a part of one around it.
     alone = {**os.environ, "GIT_CEILING_DIRECTORIES": str(tmp_path.parent)}
@@ -80,7 +80,7 @@ def copy(tmp_path):
     return tmp_path
 
 
-@pytest.mark.skipif(shutil.which("git") is None, reason="git applies the diffs")
+@needs_git
 def test_the_new_things_train(copy):
     ruff = [sys.executable, "-m", "ruff"]
     new = [path for diff in diffs().values() for path, *_ in files_of(diff)]
@@ -95,7 +95,7 @@ def test_the_new_things_train(copy):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("git") is None, reason="git applies the diffs")
+@needs_git
 def test_with_the_new_things_the_whole_ci_passes(copy):
     (copy / ".venv").symlink_to(sys.prefix)
     of_the_copy = {**os.environ, "PYTHONPATH": str(copy), "SADDLE_INSTALL": "no"}
