@@ -26,6 +26,19 @@ PYTHON = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 INSTALLED = VENV / "installed.json"
 OLDEST = (3, 11)
 _HASHED = ("all", "test")  # extras of which requirements/ has every file's hash
+# What the tests run with.
+FOR_TESTS = {
+    # Workers compile the same programs: they share what they have compiled, and keep it for the next run.
+    "JAX_COMPILATION_CACHE_DIR": str(ROOT / ".cache" / "jax"),
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.1",
+    # Tests compile more than they compute: without LLVM's optimisations, with XLA's older emitters and
+    # without the lines of Python that operations come from, compiling takes half the time. (In one piece,
+    # with --xla_cpu_parallel_codegen_split_count=1, it would take less, but then some numbers are wrong.)
+    "XLA_FLAGS": os.environ.get(
+        "XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
+    ),
+    "JAX_TRACEBACK_IN_LOCATIONS_LIMIT": os.environ.get("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0"),
+}
 # Says on one line why the package is not there.
 _IMPORT = """
 try:
@@ -40,8 +53,11 @@ def prepare(*extras: str) -> None:
 
     If SADDLE_EXTRAS is not set and there is an NVIDIA GPU, `cuda` is installed too, but only when something
     is installed anyway: a node with GPUs and without internet can use a .venv that was set up elsewhere.
-    `saddle train` says if JAX then does not use the GPU.
+    `saddle train` says if JAX then does not use the GPU. With SADDLE_INSTALL=no, .venv is taken as it is:
+    somebody else has set it up, with other versions perhaps.
     """
+    if os.environ.get("SADDLE_INSTALL") == "no":
+        return
     extras += _named_extras()
     if not _is_ready(extras):
         if sys.version_info < OLDEST:

@@ -99,15 +99,25 @@ def test_the_list_of_optional_packages_is_what_the_code_imports():
     assert ours == set().union(*ALSO.values()) - told_elsewhere
 
 
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """The wheel that bin/wheel has built, and tried with what training needs."""
+    folder = tmp_path_factory.mktemp("dist")
+    done = subprocess.run([sys.executable, ROOT / "bin" / "wheel", folder], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (built,) = folder.glob("saddle_jax-*.whl")
+    assert done.stdout == (
+        f"{built.name}: installed, imported, and trained --dataset=digits --model=logistic --agents=4\n"
+    )
+    return built
+
+
 @pytest.mark.slow
-def test_a_plain_installation(tmp_path):
+def test_a_plain_installation(wheel, tmp_path):
     python = tmp_path / "venv" / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
-    wheel = [python, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", tmp_path, ROOT]
-    subprocess.run(wheel, check=True)
-    (built,) = tmp_path.glob("saddle_jax-*.whl")
     constraints = ["--constraint", ROOT / "constraints.txt"]
-    subprocess.run([python, "-m", "pip", "install", "--quiet", *constraints, built], check=True)
+    subprocess.run([python, "-m", "pip", "install", "--quiet", *constraints, wheel], check=True)
 
     # Only what was installed there, whatever PYTHONPATH says of this checkout.
     alone = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}

@@ -26,6 +26,7 @@ def environment(tmp_path, monkeypatch):
     for name, path in paths.items():
         monkeypatch.setattr(module, name, path)
     monkeypatch.setenv("SADDLE_EXTRAS", "")  # whatever this machine has
+    monkeypatch.delenv("PYTHONPATH", raising=False)
     (tmp_path / "requirements").mkdir()
     calls, requirements, hashed = [], [], []
 
@@ -58,6 +59,12 @@ def test_first_use_installs_and_the_second_does_nothing(environment):
     assert environment.calls == ["venv", "pip"]
     environment.prepare()
     assert environment.calls == ["venv", "pip"]
+
+
+def test_an_environment_of_somebody_elses_is_left_as_it_is(environment, monkeypatch):
+    monkeypatch.setenv("SADDLE_INSTALL", "no")
+    environment.prepare("all", "test")
+    assert environment.calls == []
 
 
 @pytest.mark.parametrize("name", ["pyproject.toml", "constraints.txt", "NOTICE"])

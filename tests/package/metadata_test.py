@@ -10,6 +10,7 @@ from saddle_jax.version import __version__
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+CHECKS = re.findall(r"^\.venv/bin/.*$", (ROOT / ".ci" / "run").read_text(), flags=re.MULTILINE)
 CHANGELOG = (ROOT / "CHANGELOG.md").read_text()
 
 
@@ -45,10 +46,23 @@ def test_a_registry_is_told_what_this_is_and_no_names():
     assert f"Programming Language :: Python :: {oldest}" in PROJECT["classifiers"]
 
 
+def test_ci_runs_on_pythons_that_the_registry_is_told_of_and_checks_what_ci_run_checks():
+    workflows = {path.stem: yaml.safe_load(path.read_text()) for path in ROOT.glob(".github/workflows/*.yml")}
+    jobs = workflows["ci"]["jobs"]
+    pythons = jobs["tests"]["strategy"]["matrix"]["python"]
+    assert {f"Programming Language :: Python :: {python}" for python in pythons} <= {*PROJECT["classifiers"]}
+    assert PROJECT["requires-python"] == f">={pythons[0]}"
+    steps = [step.get("run", "") for step in jobs["lint-and-types"]["steps"]]
+    assert [step for step in steps if step.startswith(".venv/bin/")] == CHECKS
+    # What publishes has no right but to say who it is, and nothing else may.
+    rights = {name: job.get("permissions", {}) for name, job in workflows["release"]["jobs"].items()}
+    assert {name: right for name, right in rights.items() if right} == {"publish": {"id-token": "write"}}
+    assert all(workflow["permissions"] == {"contents": "read"} for workflow in workflows.values())
+
+
 def test_pre_commit_checks_what_ci_checks():
     (repository,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
     assert repository["repo"] == "local"  # nothing is downloaded
     entries = [hook["entry"] for hook in repository["hooks"]]
-    in_ci = re.findall(r"^\.venv/bin/.*$", (ROOT / ".ci" / "run").read_text(), flags=re.MULTILINE)
-    assert entries == in_ci
+    assert entries == CHECKS
     assert all(hook["always_run"] and not hook["pass_filenames"] for hook in repository["hooks"])
