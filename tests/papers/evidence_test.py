@@ -9,7 +9,7 @@ import scipy.stats
 from folders import write_run
 
 from saddle_jax.cli.__main__ import main
-from saddle_jax.papers.common import SCALES
+from saddle_jax.papers.tables import SCALES
 from saddle_jax.papers.saddle.claims import STATEMENTS
 from saddle_jax.papers.saddle.experiments import EXPERIMENTS
 
