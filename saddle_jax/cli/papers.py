@@ -11,7 +11,6 @@ from typing import Any
 from absl import flags
 
 from saddle_jax.base.checks import ArgumentError
-from saddle_jax.base.errors import RunError
 from saddle_jax.cli.analysis import draw_landscape, measure
 from saddle_jax.cli.train import run_several
 from saddle_jax.cli.verb import (
@@ -23,16 +22,16 @@ from saddle_jax.cli.verb import (
     doing,
     integer,
     items,
+    names_of,
     number,
     refuse,
     text,
     verb,
 )
+from saddle_jax.papers import INTERPRETATIONS, PAPERS
 from saddle_jax.training import signals
 
 _THEME = "The paper"
-# What the paper leaves open.
-_INTERPRETATIONS = ("order", "nesterov", "self_gradient", "ascent_reuse", "norm", "biased")
 # The embedded digits show the effect with these: docs/demonstration.md tells how they were found.
 DEMO: dict[str, Any] = {"partition": "dirichlet(0.001)", "learning_rate": 0.3}
 DEMO_OPTIONS = {"method.rho": 0.2}
@@ -98,6 +97,9 @@ def demo(options: flags.FlagValues, out: Output) -> int:
 
 @verb(
     _THEME,
+    choice(
+        "paper", "saddle", ("saddle", *PAPERS), "Paper; all but saddle need no data, and minutes at most."
+    ),
     text("table", None, "Table to make, by its name or number; --list shows all."),
     text("figure", None, "Figure to draw, by its name or number; --list shows all."),
     items("rows", [], "Parts of the names of rows, * and ? included (default: all rows)."),
@@ -118,54 +120,67 @@ def demo(options: flags.FlagValues, out: Output) -> int:
     example="reproduce --table=1 --scale=smoke --workdir=runs/paper",
 )
 def reproduce(options: flags.FlagValues, out: Output) -> int:
-    """Run a table or a figure of the paper and set it beside the printed one."""
-    from saddle_jax.papers import evidence, runs
-    from saddle_jax.papers.saddle.experiments import PAPER
-    from saddle_jax.report.tables import as_records
-
+    """Compute a table or a figure of a paper, and compare it with the published one."""
+    if options.paper != "saddle":
+        return _paper(options, out)
     if options.list and options.table is None:
         return _list_all(out)
-    for name in ("claims", "evidence"):
-        if options[name].value and (
-            options.table or options.figure or options.rows or _interpretations(options)
-        ):
-            raise ArgumentError(f"{name} must stand alone: it is about all tables")
-    if options.claims:
-        return _claims(options, out)
-    if options.evidence:
-        return _evidence(options, out)
-    if options.figure is not None:
-        return _figure(options)
-    table, entries = PAPER.table_name(options.table), PAPER.choose(options.table, options.rows)
-    if options.list:
-        rows = [["row", "paper"], *([entry.name, str(entry.printed or "-")] for entry in entries)]
-        out.table(rows)
-        out.give(as_records(rows))
-        return 0
-    made, status = _make_runs(options, out, table, entries, options.seeds)
-    if made and not options.plan:
-        scale, folder = _place(options)
-        bases = runs.plan(
-            PAPER.compared_with(table, entries),
-            scale,
-            options.seeds,
-            folder,
-            options.data_dir,
-            _interpretations(options),
-        )
-        otherwise = runs.written(_interpretations(options))
-        found = evidence.write_results(PAPER, table, options.seeds, made, bases, scale, folder, otherwise)
-        _show_results(out, found, folder)
-    return status
+    for name, action in (("claims", _claims), ("evidence", _evidence)):
+        if options[name].value:
+            if options.table or options.figure or options.rows or _interpretations(options):
+                raise ArgumentError(f"{name} must stand alone: it is about all tables")
+            return action(options, out)
+    return _figure(options) if options.figure is not None else _table(options, out)
+
+
+# The options that mean something for papers other than SADDLe.
+_OF_ALL = ("paper", "list", "workdir", "quiet", "json")
+
+
+def _paper(options: flags.FlagValues, out: Output) -> int:
+    """Computes the published values of a paper; with --workdir also writes the table and a picture."""
+    from saddle_jax.papers.common import compared_rows, paper_of, plot_compared
+    from saddle_jax.report.tables import write_all
+
+    others = [name for name in names_of(options) if name not in _OF_ALL]
+    refuse(options, others, "be given with --paper=saddle alone")
+    paper = paper_of(options.paper)
+    caption = f"{paper.title}: {paper.source}"
+    out.note(f"{caption}\n")
+    with doing("computing ..."):
+        results = paper.results()
+    rows, files = compared_rows(results), []
+    out.table(rows)
+    if paper.notes:
+        out.note(f"\n{textwrap.fill(paper.notes, 80)}")
+    if options.workdir:
+        folder = pathlib.Path(options.workdir)
+        folder.mkdir(parents=True, exist_ok=True)
+        files = [*write_all(rows, folder, options.paper, caption), folder / f"{options.paper}.png"]
+        plot_compared(results, caption, files[-1])
+        _written(out, files)
+    compared = [{**one._asdict(), "verdict": one.verdict} for one in results]
+    out.give({**paper._asdict(), "results": compared, "files": [str(path) for path in files]})
+    return 0
+
+
+def _written(out: Output, files: Sequence[pathlib.Path]) -> None:
+    out.note(f"\nwritten: {', '.join(path.name for path in files)} in {files[0].parent}")
 
 
 def _list_all(out: Output) -> int:
+    from saddle_jax.papers.common import paper_of
     from saddle_jax.papers.runs import scale_rows, table_rows
     from saddle_jax.papers.saddle.experiments import PAPER
     from saddle_jax.papers.saddle.figures import figure_rows
     from saddle_jax.report.tables import as_records
 
-    found = {"tables": table_rows(PAPER), "figures": figure_rows(), "scales": scale_rows()}
+    found = {
+        "papers": [["paper", "what"], *([name, paper_of(name).title] for name in PAPERS)],
+        "tables": table_rows(PAPER),
+        "figures": figure_rows(),
+        "scales": scale_rows(),
+    }
     for rows in found.values():
         out.table(rows)
         out.say()
@@ -175,7 +190,7 @@ def _list_all(out: Output) -> int:
 
 def _place(options: flags.FlagValues) -> tuple[Any, pathlib.Path]:
     """Returns the scale and the folder from the options; with --plan the folder need not exist."""
-    from saddle_jax.papers.common import SCALES
+    from saddle_jax.papers.tables import SCALES
 
     if options.scale not in SCALES:
         raise ArgumentError(f"scale must be one of {', '.join(SCALES)}, got {options.scale!r}")
@@ -186,23 +201,30 @@ def _place(options: flags.FlagValues) -> tuple[Any, pathlib.Path]:
 
 def _interpretations(options: flags.FlagValues) -> dict[str, Any]:
     """Returns the interpretations of the paper that the options select."""
-    return {name: options[name].value for name in _INTERPRETATIONS if options[name].value is not None}
+    return {name: options[name].value for name in INTERPRETATIONS if options[name].value is not None}
+
+
+def _planned(options: flags.FlagValues, entries: Sequence[Any], seeds: int) -> list[Any]:
+    """Returns the runs of entries, made and missing."""
+    from saddle_jax.papers.runs import plan
+
+    scale, folder = _place(options)
+    return plan(entries, scale, seeds, folder, options.data_dir, _interpretations(options))
 
 
 def _make_runs(
     options: flags.FlagValues, out: Output, table: str, entries: Sequence[Any], seeds: int
 ) -> tuple[list[Any], int]:
     """Plans the missing runs and, without --plan, trains them; returns all runs and the exit status."""
-    from saddle_jax.papers import runs as plan
     from saddle_jax.papers.saddle.experiments import EXPERIMENTS
+    from saddle_jax.papers.tables import written
 
-    scale, folder = _place(options)
-    otherwise = _interpretations(options)
-    runs = plan.plan(entries, scale, seeds, folder, options.data_dir, otherwise)
+    scale, _ = _place(options)
+    runs = _planned(options, entries, seeds)
     missing = [run for run in runs if run.is_missing]
     out.note(f"table {table}: {EXPERIMENTS[table].title}\nscale {scale.name}: {scale.meaning}")
-    if otherwise:
-        out.note(f"read otherwise, where it means something: {', '.join(plan.written(otherwise))}")
+    if otherwise := written(_interpretations(options)):
+        out.note(f"read otherwise, where it means something: {', '.join(otherwise)}")
     if options.plan or (missing and not out.is_silent):
         _show_plan(out, missing, options.plan)
     out.note(f"{len(runs)} runs, {len(runs) - len(missing)} of them made already")
@@ -236,10 +258,26 @@ def _show_plan(out: Output, missing: Sequence[Any], alone: bool) -> None:
         out.give({"estimate": HOW, "seconds": total, "rows": rows})
 
 
-def _show_results(out: Output, found: Any, folder: pathlib.Path) -> None:
-    """Prints the paper's table beside ours with the differences."""
+def _table(options: flags.FlagValues, out: Output) -> int:
+    """Lists the rows of a table, or trains its runs and shows them beside the paper's."""
+    from saddle_jax.papers.evidence import write_results
+    from saddle_jax.papers.saddle.experiments import PAPER
+    from saddle_jax.papers.tables import written
     from saddle_jax.report.tables import as_records
 
+    table, entries = PAPER.table_name(options.table), PAPER.choose(options.table, options.rows)
+    if options.list:
+        rows = [["row", "paper"], *([entry.name, str(entry.printed or "-")] for entry in entries)]
+        out.table(rows)
+        out.give(as_records(rows))
+        return 0
+    made, status = _make_runs(options, out, table, entries, options.seeds)
+    if not made or options.plan:
+        return status
+    scale, folder = _place(options)
+    bases = _planned(options, PAPER.compared_with(table, entries), options.seeds)
+    otherwise = written(_interpretations(options))
+    found = write_results(PAPER, table, options.seeds, made, bases, scale, folder, otherwise)
     texts = ("dataset", "graph", "method", "compressor", "scale")
     out.note(f"\n{found.caption}\n")
     out.table(found.rows, spare=("scale", "95 % interval", "graph"))
@@ -248,7 +286,7 @@ def _show_results(out: Output, found: Any, folder: pathlib.Path) -> None:
         out.table(found.differences, spare=("seeds",))
     if found.hint:
         out.note(f"\n{found.hint}")
-    out.note(f"\nwritten: {', '.join(path.name for path in found.files)} in {folder}")
+    _written(out, found.files)
     out.give(
         {
             "caption": found.caption,
@@ -257,12 +295,13 @@ def _show_results(out: Output, found: Any, folder: pathlib.Path) -> None:
             "files": [str(path) for path in found.files],
         }
     )
+    return status
 
 
 def _figure(options: flags.FlagValues) -> int:
     """Trains the runs of a figure, then calls the verbs that draw it."""
-    from saddle_jax.papers.runs import written
     from saddle_jax.papers.saddle import figures
+    from saddle_jax.papers.tables import written
     from saddle_jax.runs.run_name import safe
 
     name = figures.named_figure(options.figure)
@@ -285,7 +324,7 @@ def _figure(options: flags.FlagValues) -> int:
     readings = "".join(f"-{safe(text)}" for text in written(_interpretations(options)))
     output = str(folder / f"figure-{name}-{scale.name}{readings}")
     for picture in figure.pictures:
-        verb, arguments = figures.command_of(picture, figures.Place(output, epochs, scale.images))
+        verb, arguments = figures.command_of(picture, output, epochs, scale.images)
         words = [verb, *arguments, *workdirs]
         if options.data_dir and verb in figures.READS_DATA:
             words.append(f"--data_dir={options.data_dir}")
@@ -312,8 +351,7 @@ def _claims(options: flags.FlagValues, out: Output) -> int:
     if place:
         scale, folder = place
         caption = f"What the paper's text claims, in percentage points. Scale {scale.name}: {scale.meaning}"
-        paths = write_all(rows, folder, f"claims-{scale.name}", caption)
-        out.note(f"\nwritten: {', '.join(path.name for path in paths)} in {folder}")
+        _written(out, write_all(rows, folder, f"claims-{scale.name}", caption))
     out.give({"claims": as_records(rows, ("stated",)), "ratios": as_records(cheaper)})
     return 0
 
@@ -326,17 +364,7 @@ def _evidence(options: flags.FlagValues, out: Output) -> int:
     from saddle_jax.report.tables import as_records, write_all
 
     scale, folder = _place(options)
-    runs = evidence.runs_below(PAPER, folder, scale)
-    found, others = evidence.findings(STATEMENTS, runs), evidence.interpreted(PAPER, folder, scale)
-    if not found:
-        raise RunError(f"there are no runs to compare in {folder / scale.name}: --table=1 makes some")
-    name = f"evidence-{scale.name}"
-    tables = {
-        name: evidence.finding_rows(found),
-        f"{name}-accuracies": evidence.accuracy_rows(runs),
-        **({f"{name}-interpretations": evidence.interpretation_rows(PAPER, others)} if others else {}),
-        f"{name}-summary": evidence.statement_rows(found),
-    }
+    name, tables, found = evidence.statement_tables(PAPER, STATEMENTS, folder, scale)
     for rows in tables.values():
         out.table(rows, spare=("graph", "dataset", "seeds", "p", "p of all"))
         out.say()
@@ -347,7 +375,7 @@ def _evidence(options: flags.FlagValues, out: Output) -> int:
     paths = [path for table, rows in tables.items() for path in write_all(rows, folder, table, caption)]
     if evidence.plot_findings(found, folder / f"{name}.png"):
         paths.append(folder / f"{name}.png")
-    out.note(f"written: {', '.join(path.name for path in paths)} in {folder}")
+    _written(out, paths)
     out.give({table: as_records(rows) for table, rows in tables.items()})
     return 0
 
@@ -449,12 +477,14 @@ def _theory_of_constants(
         return texts.setting_record(setting)
     measured = testbed.measure_setting(topology, setting)
     out.say(texts.describe_measured(measured, setting))
-    points = testbed.sweep(report=lambda point: out.say(texts.describe_point(point)))
+    out.note("the corollary's schedule on complete graphs (a minute or less)")
+    points = testbed.sweep()
     slope = testbed.fit_slope(points)
+    out.table(texts.point_rows(points))
     out.say(texts.describe_slope(slope))
     if folder:
         texts.plot_speedup(points, slope, folder / "theory.png")
-        out.say(f"picture: {folder / 'theory.png'}")
+        out.note(f"picture: {folder / 'theory.png'}")
     return texts.setting_record(setting) | texts.testbed_record(measured, points, slope)
 
 

@@ -8,12 +8,23 @@ import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from saddle_jax.papers.common import Claim, Contrast, Entry, Paper, Printed, Quantity, Scale, Statement
+from saddle_jax.base.errors import RunError
 from saddle_jax.papers.runs import Planned, ended_below, suffixes_below
+from saddle_jax.papers.tables import (
+    Claim,
+    Contrast,
+    Entry,
+    Paper,
+    Printed,
+    Quantity,
+    Scale,
+    Statement,
+    printed_means,
+)
 from saddle_jax.report.plots import new_figure, save
 from saddle_jax.report.tables import write_all
 from saddle_jax.runs.run_name import safe
-from saddle_jax.runs.statistics import Summary, differences, holm, in_percent, paired, signed, summarise
+from saddle_jax.runs.statistics import Summary, holm, in_percent, paired, signed, summarise
 from saddle_jax.runs.table import NUMBERS, Cell, Run, cell_of, consensus_stages, load_runs, seeds_of
 
 # ---- reading runs ----
@@ -160,34 +171,34 @@ def beside_the_paper(
 ) -> list[list[str]]:
     """Returns the table "paper | ours | difference" in percentage points, one entry per row.
 
-    Drops that the paper prints follow, with ours computed from the uncompressed runs in `others`.
+    Drops that the paper prints follow, with ours computed from the uncompressed runs in `others`. At a scale
+    that is not comparable the results are marked, without the paper's numbers.
     """
-    rows = [["dataset", "alpha", "graph", "method", "compressor", "scale", "paper", "ours", "95 % interval"]]
-    rows[0].append("difference")
-    if not scale.is_comparable:
-        return _not_compared(cells, scale)
+    rows = [["dataset", "alpha", "graph", "method", "compressor", "scale"]]
     has_drops = any(entry.drop is not None for entry in cells)
-    rows[0] += ["paper's drop", "our drop"] if has_drops else []
+    if scale.is_comparable:
+        rows[0] += ["paper", "ours", "95 % interval", "difference"]
+        rows[0] += ["paper's drop", "our drop"] if has_drops else []
+    else:
+        rows[0].append(_NO_RESULT)
     for entry, cell in cells.items():
-        difference = "-"
-        if cell.mean is not None and entry.printed is not None:
-            difference = f"{cell.mean - entry.printed.mean:+.2f}"
         row = [*entry.problem, entry.variant, entry.compressor, scale.name]
-        row += ["-" if entry.printed is None else str(entry.printed), cell.text()]
-        row += [cell.summary.interval(cell.measure.form), difference]
+        if not scale.is_comparable:
+            rows.append([*row, f"({cell.text()})"])
+            continue
+        printed = entry.printed
+        difference = None if cell.mean is None or printed is None else cell.mean - printed.mean
+        row += [
+            str(printed or "-"),
+            cell.text(),
+            cell.summary.interval(cell.measure.form),
+            signed(difference),
+        ]
         if has_drops:
             bases = (base for one, base in (others or {}).items() if _is_uncompressed(entry, one))
             drop = next(bases, Cell(())).minus(cell).mean
             row += [f"{entry.drop:.2f}", "-" if drop is None else f"{drop:.2f}"]
         rows.append(row)
-    return rows
-
-
-def _not_compared(cells: Mapping[Entry, Cell], scale: Scale) -> list[list[str]]:
-    """Returns the table of a scale that is not comparable: marked, and without the paper's numbers."""
-    rows = [["dataset", "alpha", "graph", "method", "compressor", "scale", _NO_RESULT]]
-    for entry, cell in cells.items():
-        rows.append([*entry.problem, entry.variant, entry.compressor, scale.name, f"({cell.text()})"])
     return rows
 
 
@@ -223,7 +234,7 @@ def contrasts(
         what = _contrast(paper, one, other)
         if what is None or one.problem != other.problem or one.schedule != other.schedule:
             continue
-        printed = one.printed.mean - other.printed.mean if one.printed and other.printed else None
+        printed = Contrast(one, other).of(printed_means([one, other]))
         ours = cells[one].minus(every[other])
         row = [*one.problem, what, signed(printed), signed(ours.mean)]
         rows.append([*row, ours.interval("+.2f"), str(ours.seeds)])
@@ -279,7 +290,7 @@ def claim_rows(claims: Sequence[Claim], ours: Mapping[Entry, float] | None) -> l
     for claim in claims:
         stated = " to ".join(claim.stated)
         row = [claim.place, claim.text, stated, claim.written(claim.printed()), claim.verdict()]
-        row.append(str(len(claim.differences)))
+        row.append(str(len(claim.contrasts)))
         if ours is not None:
             value, count = claim.value(ours)
             # A claim that lists each value needs all of them.
@@ -375,24 +386,23 @@ def findings(statements: Iterable[Statement], runs: Runs) -> list[Finding]:
 
 
 def _by_seed(statement: Statement, contrast: Contrast, runs: Runs) -> dict[int, float]:
-    """Returns one - other for each common seed; for relative statements of logarithms."""
-    one, other = (values_of(runs[entry], statement.quantity) for entry in contrast[:2])
-    if statement.is_relative:
-        one, other = ({seed: math.log(value) for seed, value in each.items()} for each in (one, other))
-    if contrast.bases is not None:
-        first, second = (values_of(runs[entry], statement.quantity) for entry in contrast.bases)
-        one, other = differences(one, first), differences(other, second)
-    return differences(one, other)
+    """Returns the contrast for each seed that all entries have; for relative statements of logarithms."""
+    values = {entry: values_of(runs[entry], statement.quantity) for entry in contrast.entries}
+    found = {}
+    for seed in sorted(set.intersection(*(set(by_seed) for by_seed in values.values()))):
+        own = {entry: by_seed[seed] for entry, by_seed in values.items()}
+        if statement.is_relative:
+            own = {entry: math.log(value) for entry, value in own.items()}
+        difference = contrast.of(own)
+        assert difference is not None
+        found[seed] = difference
+    return found
 
 
 def _printed(contrast: Contrast) -> Printed | None:
-    figures = [entry.printed for entry in contrast.entries]
-    printed = [figure for figure in figures if figure is not None]
-    if len(printed) < len(figures):
-        return None
-    one, other, *bases = (figure.mean for figure in printed)
-    difference = one - other - (bases[0] - bases[1] if bases else 0.0)
-    return Printed(difference, star=any(figure.star for figure in printed))
+    difference = contrast.of(printed_means(contrast.entries))
+    is_starred = any(entry.printed and entry.printed.star for entry in contrast.entries)
+    return None if difference is None else Printed(difference, star=is_starred)
 
 
 def finding_rows(all_findings: Sequence[Finding]) -> list[list[str]]:
@@ -445,6 +455,21 @@ def _together(statement: Statement, several: Sequence[Finding]) -> Summary:
     compared = [one.by_seed for one in several if len(one.by_seed) > 1]  # one seed would leave only itself
     seeds = set.intersection(*(set(by_seed) for by_seed in compared)) if compared else set()
     return _shown(statement, [statistics.fmean(one[seed] for one in compared) for seed in sorted(seeds)])
+
+
+def statement_tables(
+    paper: Paper, statements: Sequence[Statement], folder: pathlib.Path, scale: Scale
+) -> tuple[str, dict[str, list[list[str]]], list[Finding]]:
+    """Tests statements on the runs below a folder; returns the tables by name, the first one's first."""
+    runs = runs_below(paper, folder, scale)
+    found, others = findings(statements, runs), interpreted(paper, folder, scale)
+    if not found:
+        raise RunError(f"there are no runs to compare in {folder / scale.name}: --table=1 makes some")
+    name = f"evidence-{scale.name}"
+    tables = {name: finding_rows(found), f"{name}-accuracies": accuracy_rows(runs)}
+    if others:
+        tables[f"{name}-interpretations"] = interpretation_rows(paper, others)
+    return name, tables | {f"{name}-summary": statement_rows(found)}, found
 
 
 def plot_findings(all_findings: Sequence[Finding], path: pathlib.Path) -> bool:

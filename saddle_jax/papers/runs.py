@@ -1,8 +1,6 @@
-"""The runs of entries: interpretations of what a paper leaves open, amount of work, and missing runs.
+"""The runs of entries: which are missing, and how much work they are.
 
-An interpretation that does not apply leaves a run as it is, such as an order of compressed gossip without
-compression, or a self-gradient in QGM. Such a run equals the default one and is not repeated. The work of a
-run is estimated from its settings: no data is loaded and no step is compiled.
+The work of a run is estimated from its settings: no data is loaded and no step is compiled.
 """
 
 import dataclasses
@@ -17,86 +15,20 @@ import jax.numpy as jnp
 import optax
 
 from saddle_jax.base.errors import RunError
-from saddle_jax.compression import COMPRESSORS
 from saddle_jax.core.comm_cost import CommCost, comm_cost, passes_per_step, readable
 from saddle_jax.data import load, prepared
 from saddle_jax.data.dataset import Dataset
 from saddle_jax.data.sources import TFDS_NAMES, is_builtin
-from saddle_jax.methods import METHODS
 from saddle_jax.models import initialise, make_model
 from saddle_jax.models.functions import Functions
 from saddle_jax.models.layers import Norm
-from saddle_jax.papers.common import SCALES, Entry, Paper, Scale, compressor_of, short, with_options
+from saddle_jax.papers.tables import SCALES, Entry, Paper, Scale, interpretation_suffix, interpreted_as
 from saddle_jax.planning.forecast import stand_in
 from saddle_jax.runs.checkpoints import Checkpoints
 from saddle_jax.runs.run_folder import check_same, write_json
-from saddle_jax.runs.run_name import safe
 from saddle_jax.runs.schema import read_result
 from saddle_jax.settings.config import Config, build_topology
 from saddle_jax.training import build
-
-# ---- other interpretations of what a paper leaves open ----
-
-# Their names: options of methods and gossip, the network's norm, and whether quantizers are divided by tau.
-INTERPRETATIONS = ("order", "nesterov", "self_gradient", "ascent_reuse", "norm", "biased")
-
-
-def interpreted_as(config: Config, interpretations: Mapping[str, Any]) -> Config:
-    """Returns a run's settings with the interpretations that apply to it.
-
-    Args:
-      config: the settings of an entry.
-      interpretations: values by name of INTERPRETATIONS.
-    """
-    changes = {name: value for name, value in interpretations.items() if _has(config, name)}
-    norm = changes.pop("norm", config.norm)
-    method, compressor = METHODS.parse(config.method), compressor_of(config)
-    if (biased := changes.pop("biased", None)) is not None:
-        plain = COMPRESSORS.parse(compressor)._replace(kwargs=())
-        compressor = str(plain.with_option("biased", True) if biased else plain)
-        changes["compressor"] = compressor
-    if changes.pop("order", "choco") == "paper":
-        gamma = dict(method.kwargs).get("gamma", 1.0)
-        rest = tuple(pair for pair in method.kwargs if pair[0] not in ("gamma", "compressor"))
-        method = method._replace(kwargs=rest)
-        changes["gossip"] = f"choco({compressor}, gamma={gamma!r}, order=paper)"
-        changes.pop("compressor", None)
-    return dataclasses.replace(config, norm=norm, method=with_options(str(method), changes))
-
-
-def _has(config: Config, name: str) -> bool:
-    compressor = compressor_of(config)
-    if name == "biased":
-        return compressor.startswith("quantize")
-    if name == "order":
-        return compressor != "none" and "gossip" in METHODS.options(config.method)
-    if name == "ascent_reuse":
-        return "ascent_every" in METHODS.given(config.method)
-    return name == "norm" or name in METHODS.options(config.method)
-
-
-def interpretation_suffix(config: Config, default: Config) -> str:
-    """Returns the suffix of a run's name for its interpretation: "-order=paper"; "" for the default."""
-    read, usual = _read(config), _read(default)
-    changed = {name: value for name, value in read.items() if value != usual[name]}
-    return "".join(f"-{safe(text)}" for text in written(changed))
-
-
-def _read(config: Config) -> dict[str, Any]:
-    """Returns how a run interprets the paper; None where that has no meaning."""
-    given = METHODS.given(config.method)
-    options = {name: given.get(name) for name in ("nesterov", "self_gradient", "ascent_reuse")}
-    order = "paper" if "gossip" in given else None
-    return {"compressor": short(compressor_of(config)), "order": order, **options, "norm": config.norm}
-
-
-def written(interpretations: Mapping[str, Any]) -> list[str]:
-    """Formats interpretations for people and folder names: order=paper, nesterov=false."""
-    return [
-        f"{name}={str(value).lower() if isinstance(value, bool) else value}"
-        for name, value in interpretations.items()
-    ]
-
 
 # ---- the work of a run ----
 

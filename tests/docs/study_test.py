@@ -7,10 +7,10 @@ import shutil
 import pytest
 
 from saddle_jax.cli.__main__ import main
-from saddle_jax.papers.common import SCALES
 from saddle_jax.papers.evidence import claim_rows, means_below
 from saddle_jax.papers.saddle.claims import CLAIMS
 from saddle_jax.papers.saddle.experiments import PAPER
+from saddle_jax.papers.tables import SCALES
 from saddle_jax.report.tables import as_markdown
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]

@@ -9,10 +9,10 @@ from folders import write_run
 
 from saddle_jax.base.registry import split
 from saddle_jax.cli.__main__ import main
-from saddle_jax.papers.common import SCALES, Claim, Printed, ends
 from saddle_jax.papers.saddle import printed
 from saddle_jax.papers.saddle.claims import CLAIMS
 from saddle_jax.papers.saddle.experiments import EXPERIMENTS
+from saddle_jax.papers.tables import SCALES, Claim, Printed, ends
 
 
 def cells(text):

@@ -4,7 +4,7 @@ import pytest
 from folders import cell
 
 from saddle_jax.papers import evidence, runs
-from saddle_jax.papers.common import (
+from saddle_jax.papers.tables import (
     SCALES,
     Claim,
     Contrast,

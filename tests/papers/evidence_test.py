@@ -9,9 +9,9 @@ import scipy.stats
 from folders import write_run
 
 from saddle_jax.cli.__main__ import main
-from saddle_jax.papers.common import SCALES
 from saddle_jax.papers.saddle.claims import STATEMENTS
 from saddle_jax.papers.saddle.experiments import EXPERIMENTS
+from saddle_jax.papers.tables import SCALES
 
 ROW = "cifar10-ring10-alpha0.001"
 T_OF_2 = 4.302652729749464  # Student's t at 97.5 % with two degrees of freedom

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from folders import cell
 
-from saddle_jax.papers.common import SCALES, Printed, lines_of
 from saddle_jax.papers.evidence import beside_the_paper, contrasts, numbers
 from saddle_jax.papers.saddle.experiments import EXPERIMENTS, PAPER
+from saddle_jax.papers.tables import SCALES, Printed, lines_of
 from saddle_jax.training import batches, program
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]

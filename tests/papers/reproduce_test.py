@@ -12,10 +12,10 @@ from saddle_jax.cli.__main__ import main
 from saddle_jax.cli.verb import first_words, load
 from saddle_jax.core.comm_cost import passes_per_step
 from saddle_jax.papers import runs
-from saddle_jax.papers.common import SCALES
 from saddle_jax.papers.saddle.experiments import EXPERIMENTS, PAPER
 from saddle_jax.papers.saddle.figures import FIGURES, Place, command_of, named_figure
 from saddle_jax.papers.saddle.printed import SETTINGS
+from saddle_jax.papers.tables import SCALES
 from saddle_jax.training.program import build
 
 

@@ -5,10 +5,11 @@ drops by compression, losses by a smaller alpha. The same formula gives our numb
 which of two quantities is larger.
 """
 
+import itertools
 from collections.abc import Sequence
 
-from saddle_jax.papers.common import Claim, Contrast, Difference, Entry, Statement, ends, mean
 from saddle_jax.papers.saddle.experiments import PAPER
+from saddle_jax.papers.tables import Claim, Contrast, Entry, Statement, ends, mean
 
 # Methods with and without SADDLe, and the tables of the main text with both, compressed and not.
 _MAIN = (("q_saddle", "qgm", "1 2 5"), ("n_saddle", "ngm", "3 4 5"))
@@ -27,23 +28,23 @@ def _drop(place: str, text: str, stated: str, method: str, tables: str, dataset:
     return Claim(place, text, numbers, pairs, ends, least=0.0)
 
 
-def _main_gains(compressed: bool) -> tuple[Difference, ...]:
+def _main_gains(compressed: bool) -> tuple[Contrast, ...]:
     return tuple(pair for one in _MAIN for pair in PAPER.gains(*one, compressed=compressed))
 
 
-def _by_alpha(method: str, table: str) -> tuple[Difference, ...]:
-    """Pairs uncompressed entries at alpha 0.01 with those at 0.001."""
+def _by_alpha(method: str, table: str) -> tuple[Contrast, ...]:
+    """Subtracts from uncompressed entries at alpha 0.01 those at 0.001."""
     every = [entry for entry in PAPER.rows(table, method) if entry.compressor == "none"]
     return tuple(
-        (mild, strong)
+        Contrast(mild, strong)
         for mild in every
         for strong in every
         if (mild.alpha, strong.alpha) == (0.01, 0.001) and mild.agents == strong.agents
     )
 
 
-def _efficient(method: str, *, compressed: bool = False) -> tuple[Difference, ...]:
-    """Pairs the entries of the efficient variant with those of a method of Table 1."""
+def _efficient(method: str, *, compressed: bool = False) -> tuple[Contrast, ...]:
+    """Compares the entries of the efficient variant with those of a method of Table 1."""
     return PAPER.gains("q_saddle", method, "efficient", compressed=compressed, base="1")
 
 
@@ -116,22 +117,24 @@ CLAIMS = (
         "Figure 4",
         "QGM drops from about 79 % to 73 %",
         ("79", "73"),
-        ((_level("qgm", "none"), None), (_level("qgm", "quantize(8)"), None)),
+        (Contrast(_level("qgm", "none")), Contrast(_level("qgm", "quantize(8)"))),
         tuple,
     ),
     Claim(
         "Figure 4",
         "Q-SADDLe drops ~0.7 %",
         ("0.7",),
-        ((_level("q_saddle", "none"), _level("q_saddle", "quantize(8)")),),
+        (Contrast(_level("q_saddle", "none"), _level("q_saddle", "quantize(8)")),),
         mean,
     ),
-    Claim("Figure 4", "NGM drops ~7 %", ("7",), ((_level("ngm", "none"), _level("ngm", "sign")),), mean),
+    Claim(
+        "Figure 4", "NGM drops ~7 %", ("7",), (Contrast(_level("ngm", "none"), _level("ngm", "sign")),), mean
+    ),
     Claim(
         "Table 6",
         "efficient: 1.75 % below Q-SADDLe",
         ("1.75",),
-        tuple((full, entry) for entry, full in _efficient("q_saddle") if full),
+        tuple(Contrast(full, entry) for entry, full, _ in _efficient("q_saddle") if full),
         mean,
     ),
     Claim("Table 6", "efficient: about 10 % above QGM", ("10",), _efficient("qgm"), mean),
@@ -153,50 +156,42 @@ _METHODS = (
 )
 
 
-def _contrasts(differences: Sequence[Difference]) -> tuple[Contrast, ...]:
-    return tuple(Contrast(one, other) for one, other in differences if other is not None)
-
-
 def _gains(compressed: bool, methods: Sequence[str] = tuple(PAPER.bases)) -> tuple[Contrast, ...]:
     """Compares SADDLe with its base method."""
     pairs = [PAPER.gains(*names, compressed=compressed) for names in _METHODS if names[0] in methods]
-    return _contrasts([pair for several in pairs for pair in several])
+    return tuple(itertools.chain(*pairs))
 
 
 def _drops(method: str, tables: str) -> list[Contrast]:
     """Compares compressed runs of a method with uncompressed ones."""
-    return [Contrast(compressed, full) for full, compressed in PAPER.drops(method, tables)]
+    return [Contrast(drop.entries[1], drop.one) for drop in PAPER.drops(method, tables)]
 
 
 def _smaller_drops() -> tuple[Contrast, ...]:
     """Compares SADDLe's drop by compression with that of the base method."""
     return tuple(
-        Contrast(compressed, base, (full, base_full))
+        Contrast(saddle.one, base.one, (saddle.entries[1], base.entries[1]))
         for one, other, tables in _METHODS
-        for compressed, full, _ in _drops(one, tables)
-        for base, base_full, _ in _drops(other, tables)
-        if (base.problem, base.compressor) == (compressed.problem, compressed.compressor)
+        for saddle in _drops(one, tables)
+        for base in _drops(other, tables)
+        if (base.one.problem, base.one.compressor) == (saddle.one.problem, saddle.one.compressor)
     )
 
 
 def _as_many_passes() -> tuple[Contrast, ...]:
     """Compares SADDLe with its base method for twice the epochs."""
     pairs = [PAPER.gains(one, other, "dpsgd 1 3", base="passes") for one, other in PAPER.bases.items()]
-    return _contrasts([pair for several in pairs for pair in several])
+    return tuple(itertools.chain(*pairs))
 
 
 _ALL = (*_gains(False), *_gains(True))
-_QGM = (
-    *_gains(True, ["q_saddle"]),
-    *_contrasts(PAPER.gains("q_saddle", "qgm", "compression", compressed=True)),
-)
+_QGM = (*_gains(True, ["q_saddle"]), *PAPER.gains("q_saddle", "qgm", "compression", compressed=True))
 _NGM = _gains(True, ["n_saddle"])
 _COMPRESSED = tuple(
     drop for *methods, tables in _METHODS for method in methods for drop in _drops(method, tables)
 )
 _EFFICIENT = {
-    method: _contrasts([*_efficient(method), *_efficient(method, compressed=True)])
-    for method in ("qgm", "q_saddle")
+    method: (*_efficient(method), *_efficient(method, compressed=True)) for method in ("qgm", "q_saddle")
 }
 
 STATEMENTS = (

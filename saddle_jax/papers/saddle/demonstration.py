@@ -68,10 +68,6 @@ def rows(results: Shown) -> list[list[str]]:
 
 def meaning(results: Shown) -> str:
     """Explains in a few sentences what the results mean, and what they leave open."""
-    return textwrap.fill(_verdict(results), _WIDTH)
-
-
-def _verdict(results: Shown) -> str:
     difference = results.difference
     if difference.mean is None:
         return "A method diverged: there is nothing to compare."
@@ -86,12 +82,12 @@ def _verdict(results: Shown) -> str:
     else:
         text += f"The 95 % interval contains zero: {difference.seeds} seeds do not decide it."
     sharp, flat = (results.lambdas[method].mean for method in (BASE, SADDLE))
-    if sharp is None or flat is None:
-        return text
-    if flat < sharp:
+    if sharp is not None and flat is not None and flat < sharp:
         text += " The loss around its models is flatter: the Hessian's largest eigenvalue is "
-        return text + f"{flat:.3g} in place of {sharp:.3g}. That flatter minima help is the paper's point."
-    return text + f" The loss around its models is not flatter here: {flat:.3g} against {sharp:.3g}."
+        text += f"{flat:.3g} in place of {sharp:.3g}. That flatter minima help is the paper's point."
+    elif sharp is not None and flat is not None:
+        text += f" The loss around its models is not flatter here: {flat:.3g} against {sharp:.3g}."
+    return textwrap.fill(text, _WIDTH)
 
 
 def record(results: Shown) -> dict[str, Any]:

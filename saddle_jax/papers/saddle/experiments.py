@@ -7,9 +7,9 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
-from saddle_jax.papers.common import Columns, Entry, Experiment, Paper, entries_of
 from saddle_jax.papers.saddle import printed
 from saddle_jax.papers.saddle.printed import SETTINGS, averaging_rate
+from saddle_jax.papers.tables import Columns, Entry, Experiment, Paper, entries_of
 
 _CIFAR = (("cifar10", 0.01), ("cifar10", 0.001), ("cifar100", 0.01), ("cifar100", 0.001))
 _CIFAR10 = _CIFAR[:2]

@@ -2,40 +2,32 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.methods import METHODS
-from saddle_jax.papers.common import Entry
 from saddle_jax.papers.saddle.experiments import PAPER
+from saddle_jax.papers.tables import Entry
 from saddle_jax.settings.config import Config
 
 READS_DATA = ("landscape", "sharpness", "data")  # the verbs that take --data_dir
 
 
-class Place(NamedTuple):
-    """Options of a picture beside its runs.
+def command_of(picture: str, output: str, epochs: Sequence[int], images: int) -> tuple[str, list[str]]:
+    """Returns the verb that draws a picture, and its arguments before the runs' folders.
 
-    Attributes:
+    Args:
+      picture: the verb and its arguments, with the other arguments of this function in braces.
       output: the picture's path without an ending.
       epochs: the stages of training for measuring sharpness.
-      images: number of images for computing losses.
+      images: the number of images for computing losses.
     """
-
-    output: str
-    epochs: Sequence[int]
-    images: int
-
-
-def command_of(picture: str, place: Place) -> tuple[str, list[str]]:
-    """Returns the verb that draws a picture, and its arguments before the runs' folders."""
-    fields = {**place._asdict(), "epochs": ",".join(map(str, place.epochs))}
     verb, *arguments = picture.split()
+    fields = {"output": output, "epochs": ",".join(map(str, epochs)), "images": images}
     return verb, [argument.format(**fields) for argument in arguments]
 
 
-# Pictures: a verb and its arguments, with the fields of `Place` in braces. The directions of landscapes are
-# "orthogonal Gaussian perturbations", as the appendix says.
+# Pictures, see `command_of`. The directions of landscapes are "orthogonal Gaussian perturbations", as the
+# appendix says.
 _LANDSCAPE = "landscape --directions=orthogonal --images={images} --output={output}"
 _SHARPNESS = "sharpness --epochs={epochs} --images={images} --output={output}.png"
 _COMPRESSION = "figure compression --output={output}.png"

@@ -6,7 +6,7 @@ three seeds; only a mean where the paper gives no deviation; a star where one of
 
 from typing import NamedTuple
 
-from saddle_jax.papers.common import Hyperparameters
+from saddle_jax.papers.tables import Hyperparameters
 
 # Learning rate, rho, epochs, batch size, model, training images.
 SETTINGS = {

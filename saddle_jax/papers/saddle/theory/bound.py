@@ -143,10 +143,10 @@ def bound(s: Setting) -> Bound:
 class Condition(NamedTuple):
     """One condition of the theorem: an inequality value <= limit."""
 
-    text: str
+    condition: str
     value: float
     limit: float
-    is_printed: bool  # in the theorem; False: only in the proof
+    printed: bool  # in the theorem; False: only in the proof
 
     @property
     def holds(self) -> bool:
@@ -173,7 +173,7 @@ def conditions(s: Setting) -> tuple[Condition, ...]:
 
 def largest_eta(s: Setting) -> float:
     """Returns the largest learning rate that theorem and proof allow for a setting, ignoring its eta."""
-    return min(c.limit for c in conditions(s) if c.text.startswith("eta"))
+    return min(c.limit for c in conditions(s) if c.condition.startswith("eta"))
 
 
 def on_graph(

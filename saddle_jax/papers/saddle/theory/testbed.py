@@ -254,17 +254,9 @@ def sweep(
     steps: int = 40_000,
     c: float = 0.043,
     repetitions: int = 32,
-    report: Callable[[Point], None] = lambda point: None,
 ) -> list[Point]:
-    """Measures complete graphs without momentum; `report` is called with every measured point."""
-    if len(sizes) < 2:
-        raise ArgumentError(f"sizes must be at least two, got {sizes}")
-    points = []
-    for n in sizes:
-        graph = complete(checks.whole("sizes", n, at_least=2))
-        points.append(_point(graph, steps, repetitions, c=c, delta=0.1))
-        report(points[-1])
-    return points
+    """Measures complete graphs of several sizes without momentum."""
+    return [_point(complete(n), steps, repetitions, c=c, delta=0.1) for n in sizes]
 
 
 def fit_slope(points: Sequence[Point], over: Literal["agents", "steps"] = "agents") -> Slope:

@@ -53,8 +53,8 @@ def _condition_rows(setting: Setting) -> list[list[str]]:
     for c in conditions(setting):
         factor = f"{c.factor:,.0f}" if c.factor >= 100 else f"{c.factor:.3g}"
         verdict = "holds" if c.holds else f"violated by a factor of {factor}"
-        source = "theorem" if c.is_printed else "proof only"
-        rows.append([c.text, source, f"{c.value:.4g}", f"{c.limit:.4g}", verdict])
+        source = "theorem" if c.printed else "proof only"
+        rows.append([c.condition, source, f"{c.value:.4g}", f"{c.limit:.4g}", verdict])
     return rows
 
 
@@ -72,21 +72,10 @@ def describe_run(run: MeasuredRun, name: str) -> str:
 
 
 def describe_measured(measured: Measured, setting: Setting) -> str:
-    """Describes the error on the test-bed and the bound, with a header for the lines of `describe_point`."""
+    """Describes the error on the test-bed and the bound."""
     return (
         f"\nQ-SADDLe on quadratics with these constants: {measured.mean:.4g} +- "
-        f"{measured.standard_error:.1g}, the bound is {bound(setting).total:.4g}\n\n"
-        "the corollary's schedule on complete graphs (a minute or less)\n"
-        f"{'n':>3}  {'eta':>9}  {'measured':>9}  {'+-':>8}  {'bound':>9}  its two leading terms"
-    )
-
-
-def describe_point(point: Point) -> str:
-    """Formats one size of the sweep as a line of a table."""
-    mean, error = point.measured
-    return (
-        f"{point.setting.agents:>3}  {point.setting.eta:>9.3g}  {mean:>9.4g}  {error:>8.1g}  "
-        f"{point.bound.total:>9.4g}  {100 * point.bound.leading / point.bound.total:.0f} %"
+        f"{measured.standard_error:.1g}, the bound is {bound(setting).total:.4g}\n"
     )
 
 
@@ -96,6 +85,16 @@ def describe_slope(slope: Slope) -> str:
         f"slope of log(measured) over log(n): {slope.value:.3f} +- {slope.standard_error:.3f}; "
         "the corollary: -1/2"
     )
+
+
+def point_rows(points: Sequence[Point]) -> list[list[str]]:
+    """Returns the table of the sweep: the measured error, the bound, and the share of its leading terms."""
+    rows = [["n", "eta", "measured", "+-", "bound", "its two leading terms"]]
+    for setting, terms, (mean, error) in points:
+        share = f"{100 * terms.leading / terms.total:.0f} %"
+        numbers = [f"{setting.eta:.3g}", f"{mean:.4g}", f"{error:.1g}", f"{terms.total:.4g}"]
+        rows.append([str(setting.agents), *numbers, share])
+    return rows
 
 
 def case_rows(cases: Sequence[Case]) -> list[list[str]]:
@@ -169,46 +168,28 @@ def plot_speedup(points: Sequence[Point], slope: Slope, path: pathlib.Path) -> N
 def setting_record(setting: Setting) -> dict[str, Any]:
     """Returns a setting with its bound and conditions as a JSON object."""
     terms = bound(setting)
+    found = [c._asdict() | {"holds": c.holds, "factor": c.factor} for c in conditions(setting)]
     return {
         "setting": dataclasses.asdict(setting),
         "bound": {**terms._asdict(), "total": terms.total},
-        "conditions": [
-            {
-                "condition": c.text,
-                "printed": c.is_printed,
-                "value": c.value,
-                "limit": c.limit,
-                "holds": c.holds,
-                "factor": c.factor,
-            }
-            for c in conditions(setting)
-        ],
+        "conditions": found,
     }
 
 
 def testbed_record(measured: Measured, points: Sequence[Point], slope: Slope) -> dict[str, Any]:
     """Returns the error on the test-bed, and its slope over the number of agents, as a JSON object."""
-    speedup = [_point_record(point, agents=point.setting.agents, eta=point.setting.eta) for point in points]
+    speedup = list(map(_point_record, points))
     return {"measured": measured._asdict(), "speedup": speedup, "slope": slope._asdict()}
 
 
 def corollary_record(cases: Sequence[Case]) -> dict[str, Any]:
     """Returns the errors over T and over n by graph and momentum, with their slopes, as a JSON object."""
-
-    def points(case: Case) -> list[dict[str, Any]]:
-        every = dict.fromkeys((*case.over_steps, *case.over_agents))
-        return [
-            _point_record(point, agents=s.agents, steps=s.steps, **{"lambda": s.lambda_})
-            for point in every
-            for s in (point.setting,)
-        ]
-
     return {
         "corollary": [
             {
                 "graph": case.graph,
                 "beta": case.beta,
-                "points": points(case),
+                "points": list(map(_point_record, dict.fromkeys((*case.over_steps, *case.over_agents)))),
                 "slope_over_steps": case.slopes[0]._asdict(),
                 "slope_over_agents": case.slopes[1]._asdict(),
             }
@@ -217,15 +198,13 @@ def corollary_record(cases: Sequence[Case]) -> dict[str, Any]:
     }
 
 
-def _point_record(point: Point, **settings: float) -> dict[str, Any]:
-    return {**settings, "bound": point.bound.total, **point.measured._asdict()}
+def _point_record(point: Point) -> dict[str, Any]:
+    s = point.setting
+    constants = {"agents": s.agents, "steps": s.steps, "eta": s.eta, "lambda": s.lambda_}
+    return {**constants, "bound": point.bound.total, **point.measured._asdict()}
 
 
 def run_record(run: MeasuredRun) -> dict[str, Any]:
     """Returns a run's constants, bound, conditions and uncovered parts as a JSON object."""
-    return {
-        "step": run.step,
-        "estimates": run.estimates._asdict(),
-        **setting_record(run.setting),
-        "outside_the_theorem": run.outside,
-    }
+    about = {"step": run.step, "estimates": run.estimates._asdict(), "outside_the_theorem": run.outside}
+    return {**setting_record(run.setting), **about}
