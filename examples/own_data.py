@@ -13,11 +13,11 @@ owned = [
     (points[:1000][labels[:1000] == n % 3][: 100 + 10 * n], np.full(100 + 10 * n, n % 3)) for n in range(8)
 ]
 
-problems = {
-    "partitioned": sj.Problem(train, test, partition="dirichlet(0.1)"),
-    "divided": sj.Problem(owned, test),
+tasks = {
+    "partitioned": {"train": train, "partition": "dirichlet(0.1)"},
+    "divided": {"train": owned},
 }
-for name, problem in problems.items():
-    run = sj.Run(problem, sj.qgm(sj.ring(8), 0.05), epochs=20, workdir=f"runs/own/{name}")
+for name, task in tasks.items():
+    run = sj.Experiment(sj.qgm(sj.ring(8), 0.05), **task, test=test, epochs=20, workdir=f"runs/own/{name}")
     result = run.train(quiet=True)
     print(f"{name}: the consensus model tells {100 * result['test_accuracy']:.1f} % of the points apart")

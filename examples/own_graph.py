@@ -13,9 +13,9 @@ def two_rings(n):
     return sj.from_networkx(graph, name=f"two_rings({n})")
 
 
-problem = sj.Problem("digits", model="mlp", partition="dirichlet(0.1)")
+task = {"train": "digits", "model": "mlp", "partition": "dirichlet(0.1)"}
 runs = {
-    graph.name: sj.Run(problem, sj.qgm(graph, 0.1), epochs=8, workdir=f"runs/own/{graph.name}")
+    graph.name: sj.Experiment(sj.qgm(graph, 0.1), **task, epochs=8, workdir=f"runs/own/{graph.name}")
     for graph in (two_rings(10), sj.ring(10))
 }
 print(sj.compare(runs, quiet=True))

@@ -36,7 +36,15 @@ def of(part):
 
 
 metric = sj.Metric("median_error", "lower", median)  # the first is what tables show
-problem = sj.Problem(of(slice(800)), of(slice(800, 900)), model=(init, predict), loss=huber, metrics=[metric])
+samples = {"train": of(slice(800)), "test": of(slice(800, 900))}
 method = sj.gradient_tracking(sj.ring(8), 0.2, beta=0.0, weight_decay=0.0)
-run = sj.Run(problem, method, epochs=30, workdir="runs/own/huber")
+run = sj.Experiment(
+    method,
+    **samples,
+    model=(init, predict),
+    loss=huber,
+    metrics=[metric],
+    epochs=30,
+    workdir="runs/own/huber",
+)
 print(f"median error {run.train(quiet=True)['test_median_error']:.3f}")

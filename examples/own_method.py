@@ -29,16 +29,16 @@ def gradient_tracking(topology, eta):
     return sj.Method("tracking", topology, sj.Rule(init, step, requires="doubly"))
 
 
-ring, problem = sj.ring(10), sj.Problem("convex")  # a task whose optimum is known
+ring, task = sj.ring(10), "convex"  # whose optimum is known
 options = {"epochs": 500, "batch_size": 0, "eval_every_epochs": 100, "eval_agents": "never"}
 dpsgd = sj.dpsgd(ring, 0.2, beta=0.0, weight_decay=0.0)  # as plain as mine
 compared = sj.compare(
     {
-        "D-PSGD": sj.Run(problem, dpsgd, workdir="runs/own/dpsgd", **options),
-        "mine": sj.Run(problem, gradient_tracking(ring, 0.2), workdir="runs/own/mine", **options),
+        "D-PSGD": sj.Experiment(dpsgd, task, workdir="runs/own/dpsgd", **options),
+        "mine": sj.Experiment(gradient_tracking(ring, 0.2), task, workdir="runs/own/mine", **options),
     },
     quiet=True,
 )
 print(compared)  # run it again: finished runs are not trained again, interrupted ones go on
-mine = compared.runs["mine"]
+mine = compared.experiments["mine"]
 print(f"lambda_max {mine.sharpness()[-1]['lambda_max']:.4f}, page: {compared.report().path.name}")

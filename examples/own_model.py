@@ -24,14 +24,14 @@ def apply(params, images):
 
 
 method = sj.q_saddle(sj.ring(10), learning_rate=0.1, rho=0.05)
-runs = {
-    "maxout": sj.Problem("digits", model=Maxout()),
-    "linear": sj.Problem("digits", model=(init, apply)),
+models = {
+    "maxout": Maxout(),
+    "linear": (init, apply),
 }
 compared = sj.compare(
     {
-        name: sj.Run(problem, method, epochs=8, seeds=[0, 1], workdir=f"runs/own/{name}")
-        for name, problem in runs.items()
+        name: sj.Experiment(method, "digits", model=model, epochs=8, seeds=[0, 1], workdir=f"runs/own/{name}")
+        for name, model in models.items()
     },
     quiet=True,
 )
