@@ -20,7 +20,7 @@ from saddle_jax.base.errors import RunError
 from saddle_jax.data.sources import load_digits
 from saddle_jax.devices.compilations import compilations
 from saddle_jax.report.plots import new_figure, save
-from saddle_jax.settings.config import Config
+from saddle_jax.settings.settings import Settings
 from saddle_jax.training.loop import train
 from saddle_jax.training.progress import Screen
 
@@ -138,8 +138,8 @@ def soaked(length: Length, agents_per_call: int = 0) -> dict[str, list[float]]:
     return screen.samples
 
 
-def _config(length: Length, data: pathlib.Path, agents_per_call: int) -> Config:
-    return Config(
+def _config(length: Length, data: pathlib.Path, agents_per_call: int) -> Settings:
+    return Settings(
         method="q_saddle",
         agents=length.agents,
         model="mlp",

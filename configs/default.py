@@ -5,8 +5,8 @@
 Consensus test accuracy above 93 % in about a minute on two cores, compilation included.
 """
 
-from saddle_jax.settings.config import Config
+from saddle_jax.settings.settings import Settings
 
 
-def get_config() -> Config:
-    return Config()
+def get_config() -> Settings:
+    return Settings()

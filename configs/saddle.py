@@ -6,8 +6,8 @@ SCALE is full, long, cpu, study or smoke; `bin/saddle reproduce --table=1 --list
 """
 
 from saddle_jax.papers.saddle.experiments import PAPER
-from saddle_jax.settings.config import Config
+from saddle_jax.settings.settings import Settings
 
 
-def get_config(variant: str = "") -> Config:
+def get_config(variant: str = "") -> Settings:
     return PAPER.variant(variant, default="cifar10-ring10-alpha0.01-q_saddle-none")

@@ -6,7 +6,7 @@ import jax
 
 import saddle_jax as sj
 from saddle_jax import data
-from saddle_jax.settings.config import Config
+from saddle_jax.settings.settings import Settings
 from saddle_jax.training.build import build
 
 EVERY, POINTS = 400, 5
@@ -16,7 +16,7 @@ NAMES = ["dpsgd", "gradient_tracking", "d2", "push_diging", "relay_sgd", "kgt", 
 def distances(name):
     """Of the consensus model from the optimum after so many steps with the gradients of all samples."""
     plain = {"beta": 0.0} if "beta" in sj.METHODS.options(name) else {}
-    config = Config(
+    config = Settings(
         dataset="convex", batch_size=0, method=name, topology="path" if name == "relay_sgd" else "ring",
         agents=10, learning_rate=0.2, schedule="constant", weight_decay=0.0, **plain,
     )  # fmt: skip

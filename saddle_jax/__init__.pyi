@@ -118,6 +118,7 @@ from .sam.gsam import gsam as gsam
 from .sam.lesam import lesam as lesam
 from .sam.looksam import looksam as looksam
 from .sam.sam import sam as sam
+from .settings import Settings as Settings
 from .tasks.objectives import Metric as Metric
 from .tasks.objectives import Objective as Objective
 from .tasks.objectives import own_loss as own_loss

@@ -30,7 +30,7 @@ from saddle_jax.runs.run_name import run_name
 from saddle_jax.runs.schema import read_result
 from saddle_jax.runs.table import cell_of, headline_of, load_runs
 from saddle_jax.settings import sweep
-from saddle_jax.settings.config import Config
+from saddle_jax.settings.settings import Settings
 from saddle_jax.tasks.objectives import Metric, Objective, objective_of
 from saddle_jax.training import loop, program, reopen
 from saddle_jax.training.build import Trial, of_settings
@@ -136,14 +136,14 @@ class Experiment:
         workdir: str | os.PathLike | None = None,
         **settings: Any,
     ):
-        free = [field.name for field in dataclasses.fields(Config) if field.name not in _OF_OBJECTS]
+        free = [field.name for field in dataclasses.fields(Settings) if field.name not in _OF_OBJECTS]
         for setting in settings:
             checks.known("setting", setting, free)
         swept = {name: _numbers(name, values) for name, values in (sweep or {}).items()}
         firsts = {name: values[0] for name, values in swept.items()}
         make = functools.partial(_maker(method, swept), **firsts)  # numbers that are swept go before
         made = make()
-        norm, data_dir = settings.get("norm", Config.norm), settings.get("data_dir", Config.data_dir)
+        norm, data_dir = settings.get("norm", Settings.norm), settings.get("data_dir", Settings.data_dir)
         checks.choice("norm", norm, NORMS)
         data = _dataset(train, test, loss, name, data_dir)
         network_of = _network_of(model, data, norm)
@@ -151,7 +151,7 @@ class Experiment:
         network = network_of("auto")  # refuses what is no model
         learned = objective_of(network)  # and what is no loss
         self.method = made
-        self.config = Config(
+        self.config = Settings(
             **settings,
             method=_shown(made.name),
             topology=_shown(made.topology.name),
@@ -164,7 +164,7 @@ class Experiment:
         )
 
         def method_on(
-            config: Config, graph: Graphs, steps_per_epoch: int, numbers: Mapping[str, Any]
+            config: Settings, graph: Graphs, steps_per_epoch: int, numbers: Mapping[str, Any]
         ) -> Method:
             own = {name.removeprefix("method."): value for name, value in numbers.items()}
             return dataclasses.replace(make(**own), topology=graph)
@@ -181,7 +181,7 @@ class Experiment:
         self.workdir = pathlib.Path(workdir or f"runs/{run_name(self.config)}")
 
     @classmethod
-    def from_settings(cls, settings: Config, workdir: str | os.PathLike | None = None) -> "Experiment":
+    def from_settings(cls, settings: Settings, workdir: str | os.PathLike | None = None) -> "Experiment":
         """Makes the experiment that settings name, as `saddle train` does.
 
         >>> sj.Experiment.from_settings(sj.Settings(method="qgm(beta=0.5)", epochs=2), workdir="runs/qgm")

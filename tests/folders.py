@@ -7,10 +7,10 @@ import numpy as np
 
 from saddle_jax.cli import __main__ as cli
 from saddle_jax.runs.table import Cell
-from saddle_jax.settings.config import Config
+from saddle_jax.settings.settings import Settings
 from saddle_jax.version import RUN_FORMAT
 
-SMALL = Config(agents=3, model="mlp", method="qgm", epochs=2)
+SMALL = Settings(agents=3, model="mlp", method="qgm", epochs=2)
 COMPRESSED = dataclasses.replace(SMALL, method="qgm(compressor=quantize(8))", diagnostics=True)
 
 # What config.json says of classification.

@@ -14,7 +14,7 @@ import numpy as np
 
 from saddle_jax.base.errors import RunError
 from saddle_jax.devices import hosts
-from saddle_jax.settings.config import Config
+from saddle_jax.settings.settings import Settings
 from saddle_jax.training import batches
 from saddle_jax.training.program import build
 
@@ -45,7 +45,7 @@ def refuse_on(process):
 
 
 def decode_own_agents_alone():
-    program = build(Config(agents=7, model="logistic", batch_size=8))
+    program = build(Settings(agents=7, model="logistic", batch_size=8))
     trial = program.trial
     counted = Counted(trial.dataset.train["inputs"])
     dataset = dataclasses.replace(trial.dataset, train={**trial.dataset.train, "inputs": counted})

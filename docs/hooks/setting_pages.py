@@ -7,12 +7,12 @@ import io
 import re
 
 from saddle_jax.cli.__main__ import main
-from saddle_jax.settings.config import IRRELEVANT, Config
+from saddle_jax.settings.settings import IRRELEVANT, Settings
 
 _HEAD = """# Settings
 
 Every setting is `--NAME=VALUE` on the command line, and a field of
-`saddle_jax.settings.config.Config` in a settings file. `bin/saddle settings` prints this list with the values
+`saddle_jax.Settings` in a settings file. `bin/saddle settings` prints this list with the values
 that a command would use.
 
 Settings marked with * cannot change the numbers of a run, apart from rounding. An interrupted run may
@@ -23,9 +23,9 @@ _DEFAULT = re.compile(r" \(default[^()]*\)$")
 
 def settings_page() -> str:
     """Returns the page: a table for each group of settings, in the order of their definition."""
-    fields = {field.name: field for field in dataclasses.fields(Config)}
+    fields = {field.name: field for field in dataclasses.fields(Settings)}
     parts = [_HEAD]
-    for line in inspect.getsource(Config).splitlines():
+    for line in inspect.getsource(Settings).splitlines():
         group = re.fullmatch(r"    # (\w.*)", line)
         defined = re.match(r"    (\w+): \w+ = setting\(", line)
         if group:

@@ -15,7 +15,7 @@ import jax
 import saddle_jax as sj
 from saddle_jax import data
 from saddle_jax.methods import METHODS
-from saddle_jax.settings.config import Config
+from saddle_jax.settings.settings import Settings
 from saddle_jax.training.build import build
 
 FILE = pathlib.Path(__file__).with_name("convex.json")
@@ -38,7 +38,7 @@ def settings(name: str) -> dict[str, Any]:
 
 def distances(name: str) -> Iterator[float]:
     """Yields the consensus model's distance from the optimum, first at the start and then every few steps."""
-    run = build(Config(**settings(name)))
+    run = build(Settings(**settings(name)))
     method = run.method_on(run.topology)
     samples, mask = run.batches.step(0, 0)
     batch = {**data.take(run.dataset.train, samples), "mask": mask}

@@ -16,7 +16,7 @@ _NAMES = {
     "topology": "saddle_jax.graphs:GRAPHS",
     "model": "saddle_jax.models:NAMES",
     "dataset": "saddle_jax.data.sources:KNOWN",
-    "schedule": "saddle_jax.settings.config:SCHEDULES",
+    "schedule": "saddle_jax.settings.settings:SCHEDULES",
 }
 # The scripts pass the words before the cursor. bash splits words at =.
 _SCRIPTS = {

@@ -111,12 +111,12 @@ def figure(options: flags.FlagValues, out: Output, kind: str, *names: str) -> No
 )
 def topology(options: flags.FlagValues, out: Output, kind: str, agents: str) -> None:
     """Show the properties of a graph, and draw it."""
-    from saddle_jax.settings.config import Config, build_topology
+    from saddle_jax.settings.settings import Settings, build_topology
 
     if not checks.is_integer_text(agents):
         raise ArgumentError(f"AGENTS must be a whole number, got {agents!r}")
     path = None if options.output is None else picture_file(options.output, "")
-    made = build_topology(Config(topology=kind, agents=int(agents), seed=options.seed))
+    made = build_topology(Settings(topology=kind, agents=int(agents), seed=options.seed))
     out.say(str(made))
     if path is not None:
         from saddle_jax.report.graphs import plot_graph

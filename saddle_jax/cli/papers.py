@@ -53,7 +53,7 @@ def demo(options: flags.FlagValues, out: Output) -> int:
     from saddle_jax.report.figures import plot_curves
     from saddle_jax.report.page import write_page
     from saddle_jax.runs.table import load_runs
-    from saddle_jax.settings.config import Config
+    from saddle_jax.settings.settings import Settings
     from saddle_jax.settings.sweep import parse_seeds
     from saddle_jax.training.progress import Screen
     from saddle_jax.training.sweep import over_seeds, runs_of_sweep
@@ -61,7 +61,7 @@ def demo(options: flags.FlagValues, out: Output) -> int:
     folder = pathlib.Path(options.workdir)
     axes = {"method": [demonstration.BASE, demonstration.SADDLE]}
     seeds = parse_seeds(options.seeds)
-    found = runs_of_sweep(Config(**DEMO), axes, folder, fixed=DEMO_OPTIONS)
+    found = runs_of_sweep(Settings(**DEMO), axes, folder, fixed=DEMO_OPTIONS)
     runs = over_seeds(found, seeds, single_program=True).runs
     out.note(demonstration.introduction())
     out.note(f"\n1 of 3: training QGM and Q-SADDLe, {len(seeds)} seeds each")
@@ -75,7 +75,7 @@ def demo(options: flags.FlagValues, out: Output) -> int:
             workdirs,
             Measurement(images=_IMAGES, iterations=_ITERATIONS),
             screen,
-            epochs=[str(Config().epochs)],
+            epochs=[str(Settings().epochs)],
         )
         out.note("3 of 3: computing the loss landscape, and writing the page")
         pair = [
@@ -467,9 +467,9 @@ def _theory_of_constants(
 ) -> dict[str, Any]:
     """Evaluates the bound; with --testbed also runs the method with these constants, and over n."""
     from saddle_jax.papers.saddle.theory import bound, testbed, texts
-    from saddle_jax.settings.config import Config, build_topology
+    from saddle_jax.settings.settings import Settings, build_topology
 
-    topology = build_topology(Config(topology=options.topology, agents=options.agents))
+    topology = build_topology(Settings(topology=options.topology, agents=options.agents))
     constants: dict[str, Any] = {name: options[name].value for name in (*_CONSTANTS, "steps")}
     setting = bound.on_graph(topology, **constants)
     out.say(texts.describe_setting(setting, f"Theorem 1 on {topology.name}"))

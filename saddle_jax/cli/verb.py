@@ -178,9 +178,9 @@ def parse(options: flags.FlagValues, words: Sequence[str], arguments: Sequence[s
     except flags.UnrecognizedFlagError as error:
         found = checks.nearest(error.flagname, names_of(options))
         if "method" in options:
-            from saddle_jax.settings.config import Config, option_meant
+            from saddle_jax.settings.settings import Settings, option_meant
 
-            found = option_meant(Config(), error.flagname) or found
+            found = option_meant(Settings(), error.flagname) or found
         hint = f"; did you mean '--{found}'?" if found else ""
         raise ArgumentError(f"there is no option --{error.flagname} here{hint}") from error
     except flags.Error as error:
@@ -222,9 +222,9 @@ def names_of(options: flags.FlagValues) -> list[str]:
 
 def setting_fields() -> tuple[dataclasses.Field[Any], ...]:
     """Returns the settings of a run, with their defaults and descriptions."""
-    from saddle_jax.settings.config import Config
+    from saddle_jax.settings.settings import Settings
 
-    return dataclasses.fields(Config)
+    return dataclasses.fields(Settings)
 
 
 def _define_settings(values: flags.FlagValues, names: Sequence[str]) -> None:
@@ -251,7 +251,7 @@ def settings_of(options: flags.FlagValues, own: Collection[str] = (), **defaults
       own: the names of its own options, which are no settings here, and of settings that it varies.
       defaults: settings that differ from the usual defaults.
     """
-    from saddle_jax.settings.config import Config, load_settings
+    from saddle_jax.settings.settings import Settings, load_settings
     from saddle_jax.settings.sweep import in_settings
 
     file = load_settings(options.config) if "config" in options and options.config else None
@@ -263,7 +263,7 @@ def settings_of(options: flags.FlagValues, own: Collection[str] = (), **defaults
     if file and not given and not named:
         return file
     base = file.to_json() if file else {field.name: field.default for field in setting_fields()} | defaults
-    return Config(**{**base, **given, **in_settings({**base, **given}, named)})
+    return Settings(**{**base, **given, **in_settings({**base, **given}, named)})
 
 
 def named_options(options: flags.FlagValues) -> dict[str, Any]:

@@ -75,7 +75,7 @@ def sources_of(spec: Spec) -> list[user_code.Source]:
     ]
 
 
-# Cached, because every Config makes its graph to check it, and random graphs take several draws.
+# Cached, because every Settings makes its graph to check it, and random graphs take several draws.
 @functools.lru_cache(maxsize=32)
 def _made(text: str, n: int, seed: int, hashes: tuple[str, ...]) -> "Graphs":
     spec = GRAPHS.parse(text)

@@ -27,7 +27,7 @@ from saddle_jax.planning.forecast import stand_in
 from saddle_jax.runs.checkpoints import Checkpoints
 from saddle_jax.runs.run_folder import check_same, write_json
 from saddle_jax.runs.schema import read_result
-from saddle_jax.settings.config import Config, build_topology
+from saddle_jax.settings.settings import Settings, build_topology
 from saddle_jax.training import build
 
 # ---- the work of a run ----
@@ -59,14 +59,14 @@ class Size:
     operations: float  # of one forward and backward pass of all agents' batches
 
 
-def check_data(config: Config) -> None:
+def check_data(config: Settings) -> None:
     """Checks that the dataset of a run is prepared, without reading it; a DataError says what to do."""
     if not is_builtin(config.dataset):
         folder = prepared.data_dir_or_default(config.data_dir or None)
         prepared.list_records(prepared.find_version(TFDS_NAMES.get(config.dataset, config.dataset), folder))
 
 
-def size_of(config: Config) -> Size:
+def size_of(config: Settings) -> Size:
     """Returns the size of a run on an embedded dataset, or one with known shapes."""
     data = _data(config.dataset)
     share = (config.subset or data.size) // config.agents
@@ -85,14 +85,14 @@ def size_of(config: Config) -> Size:
     )
 
 
-def _like(config: Config) -> Config:
+def _like(config: Settings) -> Settings:
     """Returns small settings with the same work and communication per agent and step."""
     shorter: dict[str, Any] = {"agents": 3} if config.topology == "ring" and config.agents > 3 else {}
     return dataclasses.replace(config, **_LIKE, **shorter)
 
 
 @functools.cache
-def _step(config: Config, model: Functions, inputs: Any) -> tuple[float, CommCost]:
+def _step(config: Settings, model: Functions, inputs: Any) -> tuple[float, CommCost]:
     """Traces a step, and returns its passes and communication cost."""
     one = _shapes(model, inputs)
     stacked = jax.tree.map(lambda x: jax.ShapeDtypeStruct((config.agents, *x.shape), x.dtype), one)
@@ -150,7 +150,7 @@ class Planned:
     """One run: an entry of the paper at a scale, with a seed and a folder."""
 
     entry: Entry
-    config: Config
+    config: Settings
     workdir: pathlib.Path
 
     @property

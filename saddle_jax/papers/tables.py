@@ -29,7 +29,7 @@ from saddle_jax.compression import COMPRESSORS
 from saddle_jax.methods import METHODS
 from saddle_jax.papers.common import units_off
 from saddle_jax.runs.run_name import safe
-from saddle_jax.settings.config import Config
+from saddle_jax.settings.settings import Settings
 from saddle_jax.settings.sweep import in_settings
 
 # ---- printed results ----
@@ -123,14 +123,14 @@ class Entry:
         parts += [] if self.rho is None else [rho.format(self.rho)]
         return [*parts, *([times.format(self.times)] if self.times > 1 else [])]
 
-    def config(self, seed: int = 0) -> Config:
+    def config(self, seed: int = 0) -> Settings:
         """Returns the settings of a run at the paper's scale."""
         setting = self.setting
         options: dict[str, Any] = {"rho": setting.rho if self.rho is None else self.rho}
         options |= {"ascent_every": self.ascent_every} if self.ascent_every > 1 else {}
         options |= {"gamma": self.gamma} if self.gamma != 1 else {}
         options |= {"compressor": self.compressor} if self.compressor != "none" else {}
-        return Config(
+        return Settings(
             method=with_options(self.method, options),
             topology=self.topology,
             agents=self.agents,
@@ -154,7 +154,7 @@ def with_options(method: str, options: Mapping[str, Any]) -> str:
     return str(in_settings({"method": method}, named).get("method", method))
 
 
-def compressor_of(config: Config) -> str:
+def compressor_of(config: Settings) -> str:
     """Returns the compressor of a run's method, whether the method or its gossip names it."""
     given = METHODS.given(config.method)
     gossip = given.get("gossip")
@@ -298,7 +298,7 @@ class Paper:
         base, problems = self.tables[table].base, {entry.problem for entry in entries}
         return [entry for entry in self.tables[base].entries if entry.problem in problems] if base else []
 
-    def variant(self, variant: str, default: str) -> Config:
+    def variant(self, variant: str, default: str) -> Settings:
         """Returns the settings of one run by its name in configs/: [SCALE/][ROW].
 
         Args:
@@ -467,7 +467,7 @@ class Statement(NamedTuple):
 # compression. Such a run equals the default one and is not repeated.
 
 
-def interpreted_as(config: Config, interpretations: Mapping[str, Any]) -> Config:
+def interpreted_as(config: Settings, interpretations: Mapping[str, Any]) -> Settings:
     """Returns a run's settings with the interpretations that apply to it.
 
     Args:
@@ -490,7 +490,7 @@ def interpreted_as(config: Config, interpretations: Mapping[str, Any]) -> Config
     return dataclasses.replace(config, norm=norm, method=with_options(str(method), changes))
 
 
-def _has(config: Config, name: str) -> bool:
+def _has(config: Settings, name: str) -> bool:
     compressor = compressor_of(config)
     if name == "biased":
         return compressor.startswith("quantize")
@@ -501,14 +501,14 @@ def _has(config: Config, name: str) -> bool:
     return name == "norm" or name in METHODS.options(config.method)
 
 
-def interpretation_suffix(config: Config, default: Config) -> str:
+def interpretation_suffix(config: Settings, default: Settings) -> str:
     """Returns the suffix of a run's name for its interpretation: "-order=paper"; "" for the default."""
     read, usual = _read(config), _read(default)
     changed = {name: value for name, value in read.items() if value != usual[name]}
     return "".join(f"-{safe(text)}" for text in written(changed))
 
 
-def _read(config: Config) -> dict[str, Any]:
+def _read(config: Settings) -> dict[str, Any]:
     """Returns how a run interprets the paper; None where that has no meaning."""
     given = METHODS.given(config.method)
     options = {name: given.get(name) for name in ("nesterov", "self_gradient", "ascent_reuse")}
@@ -549,7 +549,7 @@ class Scale:
     images: int = 1024
     is_comparable: bool = True
 
-    def apply(self, config: Config, times: int = 1) -> Config:
+    def apply(self, config: Settings, times: int = 1) -> Settings:
         """Returns the settings of a run at this scale, for `times` as many epochs."""
         changes = dict(self.changes)
         if "self_gradient" in METHODS.options(config.method):

@@ -21,7 +21,7 @@ from saddle_jax.models.precision import check_precision
 from saddle_jax.planning import compiled_text
 from saddle_jax.planning.compiled_text import Collective
 from saddle_jax.planning.targets import Target
-from saddle_jax.settings.config import Config, lacks, value_of
+from saddle_jax.settings.settings import Settings, lacks, value_of
 from saddle_jax.settings.sweep import in_settings
 from saddle_jax.training import memory
 from saddle_jax.training.build import Trial, of_settings
@@ -176,7 +176,7 @@ def _with(program: Program, agents_per_call: int) -> Program:
     )
 
 
-def _made_again(program: Program, config: Config) -> Program:
+def _made_again(program: Program, config: Settings) -> Program:
     trial = dataclasses.replace(program.trial, config=config)
     return Program(config, trial.each(), program.placement)
 
@@ -277,7 +277,7 @@ class Forecast:
         }
 
 
-def forecast(config: Config, target: Target, trial: Trial | None = None) -> Forecast:
+def forecast(config: Settings, target: Target, trial: Trial | None = None) -> Forecast:
     """Compiles a run's step for a target and analyses the result.
 
     `trial` is the run, if it exists already; None makes it from the settings. For a known
@@ -308,7 +308,7 @@ def forecast(config: Config, target: Target, trial: Trial | None = None) -> Fore
         return dataclasses.replace(found, advice=advice)
 
 
-def program_on(config: Config, target: Target, trial: Trial | None = None) -> Program:
+def program_on(config: Settings, target: Target, trial: Trial | None = None) -> Program:
     """Makes the program of a run with its agents on a target's devices."""
     program = build(dataclasses.replace(config, devices="auto"), trial)
     placement = place(config.agents, program.trial.batches.size, config.devices, target.devices)

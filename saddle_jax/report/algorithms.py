@@ -28,7 +28,7 @@ from saddle_jax.core.topology import Stochasticity
 from saddle_jax.methods import METHODS, WRAPPERS
 from saddle_jax.methods.slowmo import slowmo
 from saddle_jax.sam import GRADIENTS
-from saddle_jax.settings.config import Config, build_topology
+from saddle_jax.settings.settings import Settings, build_topology
 from saddle_jax.training.build import build_method
 
 _AGENTS = 8
@@ -120,7 +120,7 @@ def _on_a_graph(name: str) -> tuple[str, Method]:
     """Builds a method from default settings, on the first graph that it accepts."""
     refusal: ArgumentError | None = None
     for graph in _GRAPHS:
-        config = Config(method=text_of(name), topology=graph, agents=_AGENTS)
+        config = Settings(method=text_of(name), topology=graph, agents=_AGENTS)
         try:
             rate = optax.constant_schedule(config.learning_rate)
             return graph, build_method(config, build_topology(config), rate)

@@ -13,7 +13,7 @@ from saddle_jax.runs.schema import Measure
 from saddle_jax.runs.source_files import source_refs
 from saddle_jax.runs.statistics import summarise
 from saddle_jax.runs.table import Cell, Run, as_cell, cell_of, differing, grouped, load_runs
-from saddle_jax.settings.config import IRRELEVANT, Config, build_topology, lacks, registry_of, value_of
+from saddle_jax.settings.settings import IRRELEVANT, Settings, build_topology, lacks, registry_of, value_of
 from saddle_jax.settings.sweep import SPEC_SETTINGS, in_settings, own_option
 
 # Settings and their results over seeds, for tables of sweeps.
@@ -190,7 +190,7 @@ class Choice:
 def groups_by(candidates: Sequence[Candidate], by: Sequence[str]) -> list[str]:
     """Checks the settings to group by, and adds those that differ and define the problem."""
     own = {name for candidate in candidates for name in candidate.settings}
-    known = sorted({field.name for field in dataclasses.fields(Config)} | own)
+    known = sorted({field.name for field in dataclasses.fields(Settings)} | own)
     for name in by:
         if name not in known:
             raise ArgumentError(f"{suggestion(name, known)}by must name settings, got {name!r}")
@@ -246,10 +246,10 @@ def _is_valid(settings: Mapping[str, Any]) -> bool:
 
     from saddle_jax.training.build import build_method
 
-    fields = {name: value for name, value in settings.items() if name in Config.__dataclass_fields__}
+    fields = {name: value for name, value in settings.items() if name in Settings.__dataclass_fields__}
     options = {name: value for name, value in settings.items() if own_option(name)}
     try:
-        config = Config(**{**fields, **in_settings({**vars(Config()), **fields}, options)})
+        config = Settings(**{**fields, **in_settings({**vars(Settings()), **fields}, options)})
         if source_refs(config):
             return False
         build_method(config, build_topology(config), optax.constant_schedule(config.learning_rate))

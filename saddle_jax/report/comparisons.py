@@ -8,7 +8,7 @@ from saddle_jax.runs.schema import Measure
 from saddle_jax.runs.source_files import short
 from saddle_jax.runs.statistics import signed
 from saddle_jax.runs.table import NUMBERS, Cell, Run, cells_by, seeds_of
-from saddle_jax.settings.config import lacks, value_of
+from saddle_jax.settings.settings import lacks, value_of
 from saddle_jax.settings.sweep import name_of, without
 from saddle_jax.training import evaluation
 from saddle_jax.training.build import Trial

@@ -46,7 +46,7 @@ from saddle_jax.runs.table import (
     over_seeds,
     seeds_together,
 )
-from saddle_jax.settings.config import lacks, value_of
+from saddle_jax.settings.settings import lacks, value_of
 
 _RADII = ("gradient.rho", "method.rho")
 

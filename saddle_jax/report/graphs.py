@@ -19,7 +19,7 @@ from saddle_jax.core.topology import Graphs, Topology
 from saddle_jax.graphs import GRAPHS, files
 from saddle_jax.report.plots import new_figure, save
 from saddle_jax.runs.table import Run
-from saddle_jax.settings.config import build_topology
+from saddle_jax.settings.settings import build_topology
 
 # Limits for drawing; for larger graphs the page has a sentence instead.
 _MOST_AGENTS, _MOST_EDGES, _MOST_LABELS, _MOST_TURNS = 200, 2000, 24, 32

@@ -27,7 +27,7 @@ from saddle_jax.runs.table import (
     labels,
     seeds_together,
 )
-from saddle_jax.settings.config import IRRELEVANT
+from saddle_jax.settings.settings import IRRELEVANT
 from saddle_jax.training.describe import of_faults, of_timing
 
 Item = TypeVar("Item")

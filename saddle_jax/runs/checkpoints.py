@@ -29,7 +29,7 @@ from saddle_jax.base.reading import read_object
 from saddle_jax.base.types import Params
 from saddle_jax.devices import hosts
 from saddle_jax.runs import source_files
-from saddle_jax.settings.config import IRRELEVANT, Config
+from saddle_jax.settings.settings import IRRELEVANT, Settings
 from saddle_jax.version import RUN_FORMAT
 
 # ---- the run that a checkpoint belongs to, by its seal and by config.json ----
@@ -76,7 +76,7 @@ def identity_of(workdir: pathlib.Path) -> Identity | None:
     content = read_object(workdir / "config.json")
     if content is None or not isinstance(content.get("config"), dict):
         return None
-    fields, settings = Config.__dataclass_fields__, content["config"]
+    fields, settings = Settings.__dataclass_fields__, content["config"]
     identity = {
         name: source_files.short(name, value)
         for name, value in settings.items()

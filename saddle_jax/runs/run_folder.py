@@ -25,7 +25,7 @@ from saddle_jax.runs import source_files
 from saddle_jax.runs.metrics import Events, read_metrics
 from saddle_jax.runs.run_name import differences
 from saddle_jax.runs.schema import ConfigFile, checked, read_result
-from saddle_jax.settings.config import Config, from_json
+from saddle_jax.settings.settings import Settings, from_json
 from saddle_jax.version import RUN_FORMAT
 
 # ---- the lock: only one process trains in a folder, and notices if the folder is replaced ----
@@ -129,7 +129,7 @@ def write_json(path: pathlib.Path, content: Any) -> None:
         os.fsync(file.fileno())
 
 
-def read_config(workdir: pathlib.Path) -> Config:
+def read_config(workdir: pathlib.Path) -> Settings:
     """Reads the settings of the run in a folder.
 
     Raises:
@@ -194,7 +194,7 @@ def all_ended(workdirs: Sequence[pathlib.Path]) -> None:
             raise RunError(f"{workdir} is unfinished: `saddle train` with the same settings continues it")
 
 
-def check_same(workdir: pathlib.Path, config: Config) -> None:
+def check_same(workdir: pathlib.Path, config: Settings) -> None:
     """Checks that the run in a folder has these settings, apart from those that cannot change its results."""
     differing = differences(read_config(workdir), config)
     if differing:
@@ -209,7 +209,7 @@ def _refuse(workdir: pathlib.Path, differing: Sequence[str]) -> None:
 
 def claim(
     workdir: pathlib.Path,
-    config: Config,
+    config: Settings,
     record: dict[str, Any],
     kept: Sequence[source_files.SavedSource] = (),
     continued: dict[str, Any] | None = None,

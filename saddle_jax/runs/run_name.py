@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from saddle_jax.runs import source_files
-from saddle_jax.settings.config import IRRELEVANT, Config
+from saddle_jax.settings.settings import IRRELEVANT, Settings
 
 
-def run_name(config: Config) -> str:
+def run_name(config: Settings) -> str:
     """Joins the most important settings; others that are not at their defaults add a short hash."""
     names = {name: source_files.short(name, value) for name, value in config.to_json().items()}
     parts = [names["dataset"], *([] if config.model == "auto" else [names["model"]]), names["method"]]
@@ -26,7 +26,7 @@ def run_name(config: Config) -> str:
     return "-".join(map(safe, parts))
 
 
-def sweep_name(config: Config, axes: Mapping[str, Sequence[Any]]) -> str:
+def sweep_name(config: Settings, axes: Mapping[str, Sequence[Any]]) -> str:
     """Names the folder of a sweep after what it varies and a short hash of all settings."""
     settings = config.to_json()
     short = _short_hash(_changed(settings) | {"sweep": {name: list(values) for name, values in axes.items()}})
@@ -35,7 +35,7 @@ def sweep_name(config: Config, axes: Mapping[str, Sequence[Any]]) -> str:
 
 def _changed(settings: Mapping[str, Any], *without: str) -> dict[str, Any]:
     """Returns the settings that are not at their defaults and affect the results."""
-    defaults = Config().to_json()
+    defaults = Settings().to_json()
     return {
         name: value
         for name, value in settings.items()
@@ -52,7 +52,7 @@ def safe(text: str) -> str:
     return re.sub(r"[^\w.,=+-]", "_", re.sub(r"[\s'\"]", "", text)).rstrip("_")
 
 
-def differing(one: Config, other: Config) -> list[str]:
+def differing(one: Settings, other: Settings) -> list[str]:
     """Lists the names of the settings in which two runs differ."""
     mine, others = one.to_json(), other.to_json()
     return [
@@ -63,7 +63,7 @@ def differing(one: Config, other: Config) -> list[str]:
     ]
 
 
-def differences(one: Config, other: Config) -> list[str]:
+def differences(one: Settings, other: Settings) -> list[str]:
     """Lists the settings in which two runs differ, with their values, as text."""
     return [
         f"{name} {json.dumps(getattr(one, name))} -> {json.dumps(getattr(other, name))}"

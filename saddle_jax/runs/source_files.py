@@ -25,7 +25,7 @@ from saddle_jax.base.registry import Spec, parse
 from saddle_jax.base.user_code import Source, siblings
 
 if TYPE_CHECKING:
-    from saddle_jax.settings.config import Config
+    from saddle_jax.settings.settings import Settings
 
 FOLDER = "code"
 # The settings that may name a user's own code.
@@ -101,7 +101,7 @@ class SavedSource(NamedTuple):
         return None if len(recorded) == len(found) else (entry, self.source)
 
 
-def source_refs(config: "Config") -> list[SourceRef]:
+def source_refs(config: "Settings") -> list[SourceRef]:
     """Lists the user code, files and objects in a run's settings, without reading them."""
     return [
         each
@@ -122,7 +122,7 @@ def short(setting: str, value: Any) -> Any:
     return value
 
 
-def collect(config: "Config") -> list[SavedSource]:
+def collect(config: "Settings") -> list[SavedSource]:
     """Reads the files that the settings refer to; objects of a Python program have none."""
     return [_saved(ref) for ref in source_refs(config) if not ref.spec.is_object]
 
@@ -148,7 +148,7 @@ def check_unchanged(workdir: pathlib.Path, kept: Sequence[SavedSource]) -> None:
             raise RunError(f"{_other_file(workdir, *changed)}; or choose another workdir")
 
 
-def verified(workdir: pathlib.Path, config: "Config", given: Sequence[str]) -> "Config":
+def verified(workdir: pathlib.Path, config: "Settings", given: Sequence[str]) -> "Settings":
     """Returns the settings of an existing run, with user code replaced by files that the user trusts.
 
     Args:

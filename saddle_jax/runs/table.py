@@ -38,7 +38,7 @@ from saddle_jax.runs.schema import (
     same,
 )
 from saddle_jax.runs.statistics import Summary, mean_and_std, paired, summarise
-from saddle_jax.settings.config import IRRELEVANT, Config, check_each, from_json
+from saddle_jax.settings.settings import IRRELEVANT, Settings, check_each, from_json
 from saddle_jax.settings.sweep import name_of, of_trial, settings_of
 from saddle_jax.settings.sweep import without as left_out
 
@@ -76,7 +76,7 @@ class Run:
     """
 
     name: str
-    config: Config
+    config: Settings
     about: dict[str, Any] = dataclasses.field(default_factory=dict)
     state: str = "unfinished"
     result: dict[str, Any] = dataclasses.field(default_factory=dict)

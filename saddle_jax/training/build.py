@@ -35,7 +35,7 @@ from saddle_jax.models.layers import Norm
 from saddle_jax.models.precision import Precision, in_precision
 from saddle_jax.sam import GRADIENTS
 from saddle_jax.settings import network
-from saddle_jax.settings.config import Config, build_topology, is_whole
+from saddle_jax.settings.settings import Settings, build_topology, is_whole
 from saddle_jax.settings.sweep import own_option, parse_sweep, settings_of
 from saddle_jax.tasks import objectives
 from saddle_jax.tasks.objectives import Objective, TaskContext, make_objective
@@ -48,7 +48,7 @@ _DECAY_AT_MILESTONES = 0.1
 _DECAY_PER_EPOCH = 0.981
 
 
-def build_schedule(config: Config, steps_per_epoch: int, eta: Any) -> optax.Schedule:
+def build_schedule(config: Settings, steps_per_epoch: int, eta: Any) -> optax.Schedule:
     """Builds the schedule that the settings name. Like the paper's, it changes at whole epochs."""
     total = config.epochs * steps_per_epoch
     if config.schedule == "constant":
@@ -74,18 +74,18 @@ def build_schedule(config: Config, steps_per_epoch: int, eta: Any) -> optax.Sche
 # ---- the method: its options, its gradient, what wraps it, and its network ----
 
 
-def method_of(config: Config, topology: Graphs, steps_per_epoch: int, numbers: Mapping[str, Any]) -> Method:
+def method_of(config: Settings, topology: Graphs, steps_per_epoch: int, numbers: Mapping[str, Any]) -> Method:
     """Returns the method of a run on a graph; `numbers`, which may be arrays, take the place of settings."""
     return build_method(config, topology, rate_of(config, steps_per_epoch, numbers), numbers)
 
 
-def rate_of(config: Config, steps_per_epoch: int, numbers: Mapping[str, Any]) -> optax.Schedule:
+def rate_of(config: Settings, steps_per_epoch: int, numbers: Mapping[str, Any]) -> optax.Schedule:
     """Returns the learning rate of a run; `numbers`, which may be arrays, take the place of settings."""
     return build_schedule(config, steps_per_epoch, numbers.get("learning_rate", config.learning_rate))
 
 
 def build_method(
-    config: Config, topology: Graphs, schedule: optax.Schedule, numbers: Mapping[str, Any] | None = None
+    config: Settings, topology: Graphs, schedule: optax.Schedule, numbers: Mapping[str, Any] | None = None
 ) -> Method:
     """Returns the method that the settings name, on a graph.
 
@@ -125,7 +125,7 @@ def options_of(method: Method) -> dict[str, Any]:
 # ---- from settings to objects ----
 
 
-def of_settings(config: Config, data: Dataset | None = None) -> "Trial":
+def of_settings(config: Settings, data: Dataset | None = None) -> "Trial":
     """Makes the run that the settings name; its data is loaded, unless what stands in for it is given."""
     data = load(config.dataset, config.data_dir or None) if data is None else data
     if config.objective == "regression":  # of classes, too, which are then numbers
@@ -143,7 +143,7 @@ def of_settings(config: Config, data: Dataset | None = None) -> "Trial":
     )
 
 
-def _augmented(dataset: Dataset, config: Config) -> Dataset:
+def _augmented(dataset: Dataset, config: Settings) -> Dataset:
     if config.augmentation == "auto":
         return dataset
     if dataset.recipe is None:
@@ -154,7 +154,7 @@ def _augmented(dataset: Dataset, config: Config) -> Dataset:
     return dataclasses.replace(dataset, recipe=recipe)
 
 
-def _network(config: Config, dataset: Dataset, conv_impl: ConvImpl) -> Functions:
+def _network(config: Settings, dataset: Dataset, conv_impl: ConvImpl) -> Functions:
     name = dataset.model if config.model == "auto" else config.model
     return make_model(name, dataset.num_outputs, cast(Norm, config.norm), conv_impl)
 
@@ -182,13 +182,13 @@ class Trial:
       numbers: the values of what is swept, by name: the method has them in its state.
     """
 
-    config: Config
+    config: Settings
     data: Dataset
     network_of: Callable[[ConvImpl], Functions]
     objective_of: Callable[[Functions], Objective]
-    topology_of: Callable[[Config], Graphs]
-    method_of: Callable[[Config, Graphs, int, Mapping[str, Any]], Method]
-    rate_of: Callable[[Config, int, Mapping[str, Any]], optax.Schedule | None]
+    topology_of: Callable[[Settings], Graphs]
+    method_of: Callable[[Settings, Graphs, int, Mapping[str, Any]], Method]
+    rate_of: Callable[[Settings, int, Mapping[str, Any]], optax.Schedule | None]
     numbers: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     def each(self) -> "tuple[Trial, ...]":
@@ -322,7 +322,7 @@ def method_key(root: Key, step: Any) -> Key:
     return jax.random.fold_in(jax.random.fold_in(root, _METHOD), step)
 
 
-def build(config: Config) -> Trial:
+def build(config: Settings) -> Trial:
     """Loads the data and makes one run."""
     return checked(of_settings(config))
 
@@ -350,7 +350,7 @@ def _check_length(trial: Trial) -> None:
         )
 
 
-def _partition(config: Config, dataset: Dataset) -> Partition:
+def _partition(config: Settings, dataset: Dataset) -> Partition:
     """Deals a dataset out to the agents, unless that is done already."""
     if dataset.agent_samples is not None:
         if config.partition not in ("auto", "given"):
@@ -448,7 +448,9 @@ def small_models(agents: int) -> dict[str, Any]:
     return {"w": jax.ShapeDtypeStruct((agents, *_SHAPE), jnp.float32)}
 
 
-def is_argument(config: Config, name: str, numbers: Mapping[str, float], trial: Trial | None = None) -> bool:
+def is_argument(
+    config: Settings, name: str, numbers: Mapping[str, float], trial: Trial | None = None
+) -> bool:
     """Returns whether a step depends on a swept number without asking what it is.
 
     Args:
@@ -486,14 +488,14 @@ def is_argument(config: Config, name: str, numbers: Mapping[str, float], trial: 
 
 
 def is_one_program(
-    config: Config, name: str, numbers: Mapping[str, Sequence[float]], trial: Trial | None = None
+    config: Settings, name: str, numbers: Mapping[str, Sequence[float]], trial: Trial | None = None
 ) -> bool:
     """Returns whether runs that differ in this one of the numbers that are swept can be one program."""
     if own := own_option(name):
         text = getattr(config, own[0])
         if not is_object(text) and is_whole(text, *own):
             return False
-    elif Config.__dataclass_fields__[name].type is not float:
+    elif Settings.__dataclass_fields__[name].type is not float:
         return False
     return is_argument(config, name, {other: values[0] for other, values in numbers.items()}, trial)
 

@@ -28,7 +28,7 @@ from saddle_jax.models import MODELS
 from saddle_jax.runs.checkpoints import tree_sha256
 from saddle_jax.runs.run_folder import read_about
 from saddle_jax.settings import network
-from saddle_jax.settings.config import Config
+from saddle_jax.settings.settings import Settings
 from saddle_jax.settings.sweep import name_of, numbers_of, own_option, parse_sweep
 from saddle_jax.tasks.objectives import Objective, scored
 from saddle_jax.training.build import Trial
@@ -41,7 +41,7 @@ from saddle_jax.version import __version__
 _SWEPT = "swept"
 
 
-def of_method(config: Config, method: Method) -> str:
+def of_method(config: Settings, method: Method) -> str:
     """Names the method and its estimator, with the options in force that its text does not give."""
     own = [own_option(name) for name in parse_sweep(config.sweep)]
     swept = {option[1] for option in own if option and option[0] in ("method", "gradient")}
@@ -113,7 +113,7 @@ def of_model(trial: Trial, count: int) -> str:
     return f"{name}, {count:,} parameters{norm}{products}"
 
 
-def of_rate(config: Config) -> str:
+def of_rate(config: Settings) -> str:
     """Says what the learning rate is at first and how it falls; nothing where the method alone knows it."""
     if is_object(config.method):
         return ""
@@ -171,7 +171,7 @@ def number(found: Mapping[str, Any], name: str, digits: str, scale: int = 1) -> 
     return f"{scale * found[name]:{digits}}{spread}"
 
 
-def of_faults(config: Config) -> str:
+def of_faults(config: Settings) -> str:
     """Says what goes wrong on the network; an empty text if nothing does."""
     swept, parts = numbers_of("faults", config.sweep), []
     faults = network.make_faults(config.faults, config.agents, swept)
@@ -199,7 +199,7 @@ def of_faults(config: Config) -> str:
     return ", ".join(parts)
 
 
-def of_timing(config: Config) -> str:
+def of_timing(config: Settings) -> str:
     """Says how long messages and gradients take; an empty text if the settings do not say."""
     if config.timing == network.NONE or not network.TIMING.is_ours(config.timing):
         return "" if config.timing == network.NONE else config.timing
@@ -373,7 +373,7 @@ def heading(program: Program, workdir: pathlib.Path) -> str:
     return "\n".join(wrapped(name, text) for name, text in rows.items() if text)
 
 
-def _faster(config: Config, trial: Trial) -> str:
+def _faster(config: Settings, trial: Trial) -> str:
     """Returns what would make the convolutions faster, if there are any and something would."""
     kernels = [leaf for leaf in jax.tree.leaves(jax.eval_shape(trial.first_params)) if leaf.ndim == 5]
     missing = native.missing(config.conv_impl) if kernels else None

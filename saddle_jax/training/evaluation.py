@@ -24,7 +24,7 @@ from saddle_jax.runs.checkpoints import tree_sha256
 from saddle_jax.runs.run_folder import write_json
 from saddle_jax.runs.schema import read_evaluations
 from saddle_jax.settings import sweep
-from saddle_jax.settings.config import Config
+from saddle_jax.settings.settings import Settings
 from saddle_jax.settings.sweep import settings_of
 from saddle_jax.tasks import objectives
 from saddle_jax.tasks.objectives import Metric
@@ -78,7 +78,7 @@ def ending(status: str, last: dict[str, Any], first_bad: int, last_finite: dict[
     return {"status": "diverged", **last, "diverged_at_step": first_bad + 1, "last_finite": last_finite}
 
 
-def summary(config: Config, ends: Sequence[dict[str, Any]], metrics: Sequence[Metric]) -> dict[str, Any]:
+def summary(config: Settings, ends: Sequence[dict[str, Any]], metrics: Sequence[Metric]) -> dict[str, Any]:
     """Joins the endings of all trials: means and spreads over those that did not diverge, then each.
 
     With a sweep, "settings" has the same for the seeds of each combination of numbers. What a trial that

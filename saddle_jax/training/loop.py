@@ -28,7 +28,7 @@ from saddle_jax.runs.run_folder import FolderLock, Metrics, NoMetrics, claim, lo
 from saddle_jax.runs.run_name import differing
 from saddle_jax.runs.schema import read_result
 from saddle_jax.settings import sweep
-from saddle_jax.settings.config import Config
+from saddle_jax.settings.settings import Settings
 from saddle_jax.training import describe, evaluation, memory
 from saddle_jax.training.batches import Feed
 from saddle_jax.training.build import Trial
@@ -65,7 +65,7 @@ class Calendar:
       steps_per_dispatch: how many one call takes where it can.
     """
 
-    config: Config
+    config: Settings
     steps: int
     steps_per_epoch: int
     steps_per_dispatch: int
@@ -230,7 +230,7 @@ def _take_out_end(workdir: pathlib.Path, calendar: Calendar, step: int) -> None:
     (workdir / "result.json").unlink(missing_ok=True)
 
 
-def _check_rates(refused: str, trial: Trial, before: Config, steps: int) -> None:
+def _check_rates(refused: str, trial: Trial, before: Settings, steps: int) -> None:
     """Checks that the steps which were taken had the learning rates that the longer run has."""
     per_epoch = trial.batches.steps_per_epoch
     shorter = dataclasses.replace(trial.config, epochs=before.epochs)
@@ -254,7 +254,7 @@ Measure = Callable[[Trial, Params], dict[str, Any]]
 
 
 def train(
-    config: Config,
+    config: Settings,
     workdir: pathlib.Path,
     screen: Screen,
     profile: bool = False,

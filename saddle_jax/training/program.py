@@ -29,7 +29,7 @@ from saddle_jax.devices import policy
 from saddle_jax.devices.lifting import on_shards
 from saddle_jax.devices.placement import Placement, in_turn, place
 from saddle_jax.models.precision import products
-from saddle_jax.settings.config import Config, check_seeds
+from saddle_jax.settings.settings import Settings, check_seeds
 from saddle_jax.training import memory
 from saddle_jax.training.build import Trial, check_one_program, checked, method_key, of_settings
 
@@ -119,7 +119,7 @@ class Program:
       placement: where the agents lie.
     """
 
-    config: Config
+    config: Settings
     trials: tuple[Trial, ...]
     placement: Placement
 
@@ -389,7 +389,7 @@ class Program:
         return self.placement.fetch(consensus_distance, params, self.method.topology.present)
 
 
-def build(config: Config, trial: Trial | None = None) -> Program:
+def build(config: Settings, trial: Trial | None = None) -> Program:
     """Makes the program of a run, or of all runs that the settings name.
 
     `trial` is the run as objects, before its seeds and swept numbers; None makes it of the settings.
@@ -415,6 +415,6 @@ def _same(tree: Tree) -> Tree:
     return tree
 
 
-def of_trials(config: Config, *runs: Trial) -> Program:
+def of_trials(config: Settings, *runs: Trial) -> Program:
     """Returns the program of runs that are made already."""
     return Program(config, runs, place(config.agents, runs[0].batches.size, config.devices))

@@ -20,7 +20,7 @@ from saddle_jax.runs.checkpoints import Checkpoints
 from saddle_jax.runs.run_folder import is_locked, read_config
 from saddle_jax.runs.source_files import source_refs, verified
 from saddle_jax.settings import network
-from saddle_jax.settings.config import Config
+from saddle_jax.settings.settings import Settings
 from saddle_jax.training import build, program
 from saddle_jax.training.build import Trial
 from saddle_jax.training.progress import Screen
@@ -64,7 +64,7 @@ def build_again(workdir: pathlib.Path, data_dir: str | None = None, code: Sequen
     return build.build(_here(workdir, data_dir, code))
 
 
-def _here(workdir: pathlib.Path, data_dir: str | None, code: Sequence[str]) -> Config:
+def _here(workdir: pathlib.Path, data_dir: str | None, code: Sequence[str]) -> Settings:
     """Returns the settings of a run, on one device, with data and code that this user, not the folder, says.
 
     The folder may be somebody else's, and its config.json could lead to any other place.
@@ -85,7 +85,7 @@ def _here(workdir: pathlib.Path, data_dir: str | None, code: Sequence[str]) -> C
     return dataclasses.replace(config, **_ALONE, data_dir=data_dir or "", timing=timing)
 
 
-def _with_path(workdir: pathlib.Path, config: Config, data_dir: str | None) -> Config:
+def _with_path(workdir: pathlib.Path, config: Settings, data_dir: str | None) -> Settings:
     """Does the same for a dataset that is a file or a folder: the user says where it is, or may be read."""
     recorded = config.dataset
     if data_dir is None or pathlib.PurePath(data_dir).name != pathlib.PurePath(recorded).name:

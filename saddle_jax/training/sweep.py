@@ -20,9 +20,9 @@ from saddle_jax.base.registry import parse, split
 from saddle_jax.base.user_code import UserCodeError
 from saddle_jax.runs import source_files
 from saddle_jax.runs.run_name import safe
-from saddle_jax.settings.config import (
+from saddle_jax.settings.settings import (
     IRRELEVANT,
-    Config,
+    Settings,
     build_topology,
     check_setting,
     is_whole,
@@ -40,12 +40,12 @@ Axes = Mapping[str, Sequence[Any]]  # values of settings, or of options such as 
 class Runs(NamedTuple):
     """Runs by their folders, and what is to be said before they start."""
 
-    runs: dict[pathlib.Path, Config]
+    runs: dict[pathlib.Path, Settings]
     notes: list[str]  # which options a method does not have
     refused: list[str]  # what cannot be run, and why
 
 
-_FIELDS = Config.__dataclass_fields__
+_FIELDS = Settings.__dataclass_fields__
 _TRUTHS = {"true": True, "false": False}
 
 
@@ -60,7 +60,7 @@ def product(axes: Axes) -> list[dict[str, Any]]:
 
 
 def runs_of_sweep(
-    settings: Config,
+    settings: Settings,
     axes: Axes,
     folder: pathlib.Path,
     *,
@@ -120,8 +120,8 @@ def over_seeds(found: Runs, seeds: Sequence[int], *, single_program: bool) -> Ru
     Runs whose folders exist keep them. With `single_program`, the other seeds of a run share a program and a
     folder, where memory suffices.
     """
-    joint: dict[pathlib.Path, Config] = {}
-    single: dict[int, dict[pathlib.Path, Config]] = {seed: {} for seed in seeds}  # a table fills evenly
+    joint: dict[pathlib.Path, Settings] = {}
+    single: dict[int, dict[pathlib.Path, Settings]] = {seed: {} for seed in seeds}  # a table fills evenly
     for path, config in found.runs.items():
         joint_runs, remaining = _joint_runs(config, path.parent, path.name, seeds, single_program)
         joint |= joint_runs
@@ -132,7 +132,7 @@ def over_seeds(found: Runs, seeds: Sequence[int], *, single_program: bool) -> Ru
     )
 
 
-def checked(config: Config) -> Config:
+def checked(config: Settings) -> Settings:
     """Returns the settings of a run; an ArgumentError tells why there can be no such run.
 
     A method may refuse its graph, and its step what goes wrong on the network. A trace of the step, which
@@ -151,15 +151,15 @@ def _is_users(value: Any) -> bool:
     )
 
 
-def _changed(settings: Config, place: Mapping[str, Any]) -> Config:
+def _changed(settings: Settings, place: Mapping[str, Any]) -> Settings:
     return dataclasses.replace(settings, **in_settings(vars(settings), place)) if place else settings
 
 
 def _joint_runs(
-    config: Config, folder: pathlib.Path, name: str, seeds: Sequence[int], single_program: bool
-) -> tuple[dict[pathlib.Path, Config], list[int]]:
+    config: Settings, folder: pathlib.Path, name: str, seeds: Sequence[int], single_program: bool
+) -> tuple[dict[pathlib.Path, Settings], list[int]]:
     """Lists the runs of several seeds each, and returns them with the seeds that they do not cover."""
-    joint: dict[pathlib.Path, Config] = {}
+    joint: dict[pathlib.Path, Settings] = {}
     remaining = list(seeds)
     for path in sorted(folder.glob(f"{name}-seeds*/config.json")):
         recorded = list(map(int, path.parent.name.removeprefix(f"{name}-seeds").split(",")))
@@ -173,7 +173,7 @@ def _joint_runs(
     return joint, remaining
 
 
-def _fit_together(config: Config, seeds: str) -> bool:
+def _fit_together(config: Settings, seeds: str) -> bool:
     """Tells whether these seeds can be one program, and whether memory suffices for it."""
     try:
         return _fit(dataclasses.replace(config, seeds=seeds))
@@ -181,7 +181,7 @@ def _fit_together(config: Config, seeds: str) -> bool:
         return False
 
 
-def _fit(config: Config) -> bool:
+def _fit(config: Settings) -> bool:
     try:
         return fits(build(config))
     except (ValueError, RunError, OSError):  # unequal epochs; or the run itself will say it
@@ -199,7 +199,7 @@ def _values(name: str, text: str) -> list[Any]:
         instead = "seed" if name == "seeds" else "what changes a number of a run"
         raise ArgumentError(f"sweep must name {instead}, got {name!r}")
     if name not in _FIELDS and not own_option(name):
-        raise unknown_name(Config(), name)
+        raise unknown_name(Settings(), name)
     values = [_value(name, each) if name in _FIELDS else option_value(each) for each in texts]
     for value in values:
         if values.count(value) > 1:
@@ -220,21 +220,21 @@ def _value(name: str, text: str) -> Any:
     return str(parse(name, str(value))) if name in SPEC_SETTINGS else value
 
 
-def _shared(config: Config, numbers: Axes) -> dict[str, Sequence[float]]:
+def _shared(config: Settings, numbers: Axes) -> dict[str, Sequence[float]]:
     """Returns those of the numbers that one program can take as arguments."""
     floats = {name: values for name, values in numbers.items() if _are_floats(config, name, values)}
     base = _changed(config, {name: values[0] for name, values in numbers.items() if name not in floats})
     return {name: values for name, values in floats.items() if is_one_program(base, name, floats)}
 
 
-def _are_floats(config: Config, name: str, values: Sequence[Any]) -> bool:
+def _are_floats(config: Settings, name: str, values: Sequence[Any]) -> bool:
     """Returns whether the values are numbers of what is a number and no whole one."""
     if (own := own_option(name)) and is_whole(getattr(config, own[0]), *own):
         return False
     return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
 
 
-def _add(found: Runs, path: pathlib.Path, config: Config, together: Mapping[str, Sequence[float]]) -> None:
+def _add(found: Runs, path: pathlib.Path, config: Settings, together: Mapping[str, Sequence[float]]) -> None:
     """Adds the run of some settings, whose program takes some numbers together."""
     if path in found.runs:  # settings that differ in letters which a folder's name cannot have
         path = path.with_name(f"{path.name}-{hashlib.sha256(repr(config).encode()).hexdigest()[:6]}")

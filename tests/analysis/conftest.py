@@ -7,11 +7,11 @@ import shutil
 import pytest
 
 from saddle_jax.analysis import sharpness
-from saddle_jax.settings.config import Config
+from saddle_jax.settings.settings import Settings
 from saddle_jax.training import loop
 from saddle_jax.training.progress import Screen
 
-SHARP = Config(
+SHARP = Settings(
     agents=3,
     model="logistic",
     epochs=4,
@@ -22,7 +22,7 @@ SHARP = Config(
     sharpness_every_epochs=2,
     sharpness_images=64,
 )
-SMALL = Config(agents=3, model="logistic", method="qgm", epochs=2, eval_agents="never", devices="1")
+SMALL = Settings(agents=3, model="logistic", method="qgm", epochs=2, eval_agents="never", devices="1")
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ from jax.flatten_util import ravel_pytree
 from problem import compiled
 
 from saddle_jax.analysis import hessian, sharpness
-from saddle_jax.settings.config import Config
+from saddle_jax.settings.settings import Settings
 from saddle_jax.training import build, reopen
 
 KEY = jax.random.key(3)
@@ -178,7 +178,7 @@ def test_chunks_of_unequal_size_give_the_whole():
 @pytest.fixture(scope="module")
 def parts():
     """The parts of a run with convolutions, and first models."""
-    made = build.build(Config(model="cnn", agents=4, partition="dirichlet(0.5)"))
+    made = build.build(Settings(model="cnn", agents=4, partition="dirichlet(0.5)"))
     return made, reopen.choose(made.first_params(), None)
 
 

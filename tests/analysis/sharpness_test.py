@@ -14,7 +14,7 @@ from saddle_jax.report.sharpness import draw
 from saddle_jax.runs import run_folder
 from saddle_jax.runs.checkpoints import Checkpoints
 from saddle_jax.runs.table import Run
-from saddle_jax.settings.config import Config
+from saddle_jax.settings.settings import Settings
 from saddle_jax.training import loop, reopen
 from saddle_jax.training.progress import Screen
 
@@ -121,7 +121,7 @@ def test_bars_stand_at_their_stages(monkeypatch, tmp_path):
         for e, v in ((5, 1.0), (7.5, 2.0), (10, None))
     ]
     monkeypatch.setattr("matplotlib.figure.Figure.legend", lambda self, **options: None)
-    one, other = (Run(name, Config(), family=name) for name in "ab")
+    one, other = (Run(name, Settings(), family=name) for name in "ab")
     paths = draw({one: stages, other: stages[1:2]}, tmp_path, tmp_path / "x.png", density=True)
     assert [path.name for path in paths] == ["x.png", "density.png"]
     looks = [{"color": "C0", "label": "a"}, {"color": "C1", "label": "b"}]

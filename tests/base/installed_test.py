@@ -113,19 +113,19 @@ SCRIPT = """\
 import dataclasses, json, sys, warnings
 warnings.simplefilter("ignore")
 from saddle_jax.cli.__main__ import main
-from saddle_jax.settings.config import Config, build_topology
+from saddle_jax.settings.settings import Settings, build_topology
 from saddle_jax.training import build as methods
-config = Config(
+config = Settings(
     method="theirs(half=True, beta=0.25, compressor=their_sign2(count=3))",
     gradient="their_gradient(radius=0.2)", topology="their_ring(hops=2)", agents=6,
 )
-assert "their_package.things" not in sys.modules, "a Config imported it"
+assert "their_package.things" not in sys.modules, "a Settings imported it"
 graph = build_topology(config)
 method = methods.build_method(config, graph, lambda t: 0.1)
 print(json.dumps([graph.name, method.name, method.gradient.name, methods.options_of(method)["beta"]]))
 for method in ("theirs(halv=True)", "theirs(gamma=0.5)", "qgm(compressor=their_sign3)"):
     try:
-        build = Config(method=method)
+        build = Settings(method=method)
         methods.build_method(build, build_topology(build), lambda t: 0.1)
     except ValueError as error:
         print(json.dumps(str(error)))

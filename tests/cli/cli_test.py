@@ -18,7 +18,7 @@ from absl import flags
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.cli import __main__, process, verb
 from saddle_jax.runs import run_folder
-from saddle_jax.settings.config import Config
+from saddle_jax.settings.settings import Settings
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GOOD = {
@@ -71,7 +71,7 @@ BAD = {
     "syntax": (["train", "--config=bad.py"], "config bad.py: SyntaxError: "),
     "no function": (["train", "--config=empty.py"], "config empty.py: AttributeError: .*get_config"),
     "variant": (["train", "--config=plain.py:cpu"], "config plain.py:cpu: TypeError: "),
-    "no settings": (["train", "--config=wrong.py"], "must return a saddle_jax.config.Config, got 5"),
+    "no settings": (["train", "--config=wrong.py"], "must return saddle_jax.Settings, got 5"),
     "crowd": (
         ["train", "--agents=1000000"],
         "agents must be an integer >= 1 and <= 10000, got 1000000",
@@ -148,7 +148,7 @@ def test_a_users_mistake_is_one_line_and_status_two_and_leaves_nothing(case, cap
     monkeypatch.chdir(tmp_path)
     files = {"bad.py": "def (", "empty.py": "", "wrong.py": "def get_config():\n    return 5\n"}
     files["plain.py"] = (
-        "from saddle_jax.settings.config import Config\n\ndef get_config():\n    return Config()\n"
+        "from saddle_jax.settings.settings import Settings\n\ndef get_config():\n    return Settings()\n"
     )
     for name, text in files.items():
         (tmp_path / name).write_text(text)
@@ -186,7 +186,7 @@ def test_settings_are_shown_with_their_meaning(capsys):
 
 
 def test_every_setting_says_its_default_and_reads_as_english():
-    for field in dataclasses.fields(Config):
+    for field in dataclasses.fields(Settings):
         meaning = field.metadata["meaning"]
         assert re.search(r"\(default:? .+\)$", meaning), field.name
         assert len(meaning.split()) >= 4, field.name
@@ -194,7 +194,7 @@ def test_every_setting_says_its_default_and_reads_as_english():
 
 
 def test_one_setting_is_explained_in_a_screen(capsys):
-    for field in dataclasses.fields(Config):
+    for field in dataclasses.fields(Settings):
         assert __main__.main(["saddle", "settings", field.name]) == 0
         lines = capsys.readouterr().out.splitlines()
         assert lines[0].startswith(f"--{field.name}=")

@@ -10,7 +10,7 @@ import pytest
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.cli import __main__ as cli
 from saddle_jax.runs.run_name import run_name, safe
-from saddle_jax.settings.config import Config
+from saddle_jax.settings.settings import Settings
 from saddle_jax.training.sweep import over_seeds, read_axes, runs_of_sweep
 
 TINY = ["--agents=4", "--model=logistic", "--epochs=1", "--devices=1", "--quiet"]
@@ -125,7 +125,7 @@ def test_shares_of_lost_messages_are_one_program_and_columns_of_the_table(tmp_pa
 
 
 def runs_of(text, folder=pathlib.Path("grid"), seeds=(0,), fixed=None, **changes):
-    config = Config(**{"agents": 4, "model": "logistic"} | changes)
+    config = Settings(**{"agents": 4, "model": "logistic"} | changes)
     axes = read_axes(text)
     found = runs_of_sweep(config, axes, folder, fixed=fixed, single_program=False, below=True)
     return over_seeds(found, seeds, single_program=False)
@@ -184,9 +184,9 @@ def test_folders_have_names_that_need_no_quotes():
         "torus_5,8",
         "ring+star",
     ]
-    config = Config(method="gut(mu=0.05, point=current)", gradient="looksam(every=10)")
+    config = Settings(method="gut(mu=0.05, point=current)", gradient="looksam(every=10)")
     assert run_name(config) == "digits-gut_mu=0.05,point=current-looksam_every=10-ring10-seed0"
-    assert run_name(Config(topology="torus(2, 5)")) == "digits-q_saddle-torus_2,5_10-seed0"
+    assert run_name(Settings(topology="torus(2, 5)")) == "digits-q_saddle-torus_2,5_10-seed0"
 
 
 def test_methods_and_gradients_are_listed_and_described(capsys):

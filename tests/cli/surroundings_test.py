@@ -14,7 +14,7 @@ from folders import write_run
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.cli import __main__ as cli
 from saddle_jax.cli import process
-from saddle_jax.settings.config import Config, load_settings
+from saddle_jax.settings.settings import Settings, load_settings
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MANY = "9" * 400
@@ -101,9 +101,9 @@ def test_a_value_as_long_as_a_book_is_shown_by_its_ends(capsys):
 
 
 SETTINGS = """
-from saddle_jax.settings.config import Config
+from saddle_jax.settings.settings import Settings
 def get_config(variant=""):
-    return Config(seed=len(variant))
+    return Settings(seed=len(variant))
 """
 
 
@@ -128,13 +128,13 @@ def test_colons_in_the_path_of_a_settings_file(tmp_path):
 
 
 def test_so_many_runs_are_told_from_their_settings_alone():
-    assert len(Config(seeds="0,1", sweep="method.rho=0.1,0.2 learning_rate=0.1,0.2,0.3").each()) == 12
+    assert len(Settings(seeds="0,1", sweep="method.rho=0.1,0.2 learning_rate=0.1,0.2,0.3").each()) == 12
     sweep = " ".join(
         f"{name}={','.join(map(str, range(1, 18)))}"
         for name in ("method.rho", "learning_rate", "method.weight_decay")
     )
     with pytest.raises(ArgumentError, match="at most 4,096 runs in one program, got 4,913"):
-        Config(sweep=sweep)
+        Settings(sweep=sweep)
     assert math.prod([17, 17, 17]) == 4913
 
 

@@ -11,7 +11,7 @@ from problem import IRREGULAR, Problem, compiled
 import saddle_jax as sj
 from saddle_jax.core.gossip import note_compression
 from saddle_jax.runs import run_folder
-from saddle_jax.settings.config import Config
+from saddle_jax.settings.settings import Settings
 from saddle_jax.training import loop
 from saddle_jax.training.progress import Screen
 
@@ -96,7 +96,7 @@ def test_where_nothing_was_compressed_there_is_no_contraction_to_measure():
 
 
 def test_a_run_writes_layers_as_lists_and_agents_one_by_one(tmp_path):
-    config = Config(
+    config = Settings(
         method="ngm(compressor=sign)", agents=3, topology="path", model="mlp", epochs=1, diagnostics=True
     )
     result = loop.train(config, tmp_path, Screen(quiet=True))

@@ -13,7 +13,7 @@ import pytest
 
 from saddle_jax.devices import compilations
 from saddle_jax.report import health
-from saddle_jax.settings.config import Config
+from saddle_jax.settings.settings import Settings
 from saddle_jax.training.loop import train as train_here
 from saddle_jax.training.progress import Screen
 
@@ -39,7 +39,7 @@ def trained_here(devices):
     jax.clear_caches()
     with compilations.compilations() as programs, tempfile.TemporaryDirectory() as folder:
         screen = Noting(programs)
-        result = train_here(Config(**SETTINGS, devices=devices), pathlib.Path(folder) / "run", screen)
+        result = train_here(Settings(**SETTINGS, devices=devices), pathlib.Path(folder) / "run", screen)
     return result, programs, screen.at_start
 
 

@@ -13,7 +13,7 @@ from jax._src.interpreters import pxla  # there is no public way to see what is 
 
 from saddle_jax.devices import placement
 from saddle_jax.devices.placement import Placement, in_turn
-from saddle_jax.settings.config import Config
+from saddle_jax.settings.settings import Settings
 from saddle_jax.training import loop
 from saddle_jax.training.progress import Screen
 
@@ -92,7 +92,7 @@ def test_a_training_calls_no_program_on_several_devices_out_of_turn(tmp_path, mo
         return execute(self, *arguments)
 
     monkeypatch.setattr(pxla.ExecuteReplicated, "__call__", watched)
-    config = Config(
+    config = Settings(
         model="logistic", agents=27, epochs=2, batch_size=29, devices="4", seeds="5,3",
         eval_agents="always", checkpoint_every_steps=2,
     )  # fmt: skip

@@ -8,7 +8,7 @@ import pytest
 from saddle_jax.cli import __main__
 from saddle_jax.cli import train as verbs
 from saddle_jax.devices import machine
-from saddle_jax.settings.config import Config
+from saddle_jax.settings.settings import Settings
 
 ONE_GPU = "GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-1)"
 SMALL = ["--model=logistic", "--epochs=1", "--subset=320", "--devices=1"]
@@ -85,7 +85,7 @@ def test_who_wants_the_cpu_is_told_nothing(nvidia_smi, capsys, monkeypatch, name
 def test_several_runs_tell_it_once(tmp_path, nvidia_smi, capsys, monkeypatch):
     nvidia_smi(ONE_GPU)
     monkeypatch.setattr(verbs, "run_training", lambda config, workdir, **_: {"status": "finished"})
-    runs = {tmp_path / "one": Config(), tmp_path / "two": Config(seed=1)}
+    runs = {tmp_path / "one": Settings(), tmp_path / "two": Settings(seed=1)}
     assert verbs.run_several(runs, quiet=False) == ([], 0)
     assert capsys.readouterr().err.count(WARNING) == 1
     assert verbs.run_several(runs, quiet=True) == ([], 0)

@@ -17,13 +17,13 @@ from saddle_jax.base.errors import DamagedError, RunError
 from saddle_jax.cli import train as cli_train
 from saddle_jax.devices import hosts, placement
 from saddle_jax.runs import run_folder
-from saddle_jax.settings.config import Config
+from saddle_jax.settings.settings import Settings
 from saddle_jax.training import loop, reopen
 from saddle_jax.training.progress import Screen
 
 # Five agents on three of four devices, two of one process and one of the other; one agent is idle. A vote, on
 # all four, comes with every step.
-SETTINGS = Config(
+SETTINGS = Settings(
     agents=5,
     model="logistic",
     epochs=20,
@@ -53,7 +53,7 @@ def start(command):
 
 
 def saddle_train(port, process, workdir, *extra):
-    changed = {n: v for n, v in SETTINGS.to_json().items() if v != Config().to_json()[n]}
+    changed = {n: v for n, v in SETTINGS.to_json().items() if v != Settings().to_json()[n]}
     settings = [f"--{name}={value}" for name, value in changed.items()]
     hosts_flags = [f"--coordinator=localhost:{port}", "--processes=2", f"--process={process}"]
     limits = ["--join_timeout=60", "--heartbeat_timeout=20"]

@@ -14,13 +14,13 @@ from saddle_jax.cli import __main__ as cli
 from saddle_jax.devices.machine import use_every_core
 from saddle_jax.devices.placement import Placement, place
 from saddle_jax.runs import checkpoints, run_folder
-from saddle_jax.settings.config import Config
+from saddle_jax.settings.settings import Settings
 from saddle_jax.training import loop, reopen
 from saddle_jax.training.progress import Screen
 from saddle_jax.version import RUN_FORMAT
 
 QUIET = Screen(quiet=True)
-SMALL = Config(
+SMALL = Settings(
     agents=5,
     model="logistic",
     epochs=2,

@@ -15,7 +15,7 @@ import saddle_jax as sj
 from saddle_jax.cli.verb import load
 from saddle_jax.methods import METHODS
 from saddle_jax.report import algorithms
-from saddle_jax.settings.config import Config
+from saddle_jax.settings.settings import Settings
 
 # No proxy answers there: whatever the build wanted from a network would fail.
 ALONE = {f"{scheme}_proxy": "http://127.0.0.1:9" for scheme in ("http", "https")}
@@ -71,7 +71,7 @@ def test_examples_are_shown_as_code(site):
 
 def test_every_setting_is_listed_with_its_default(site):
     text = (site / "settings.html").read_text()
-    for field in dataclasses.fields(Config):
+    for field in dataclasses.fields(Settings):
         assert f"<code>{field.name}</code>" in text
     assert "<td><code>q_saddle</code></td>" in text
 

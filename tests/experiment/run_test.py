@@ -14,7 +14,7 @@ import pytest
 
 import saddle_jax as sj
 from saddle_jax.base.errors import RunError
-from saddle_jax.settings.config import Config
+from saddle_jax.settings.settings import Settings
 from saddle_jax.training import loop
 
 RANDOM = np.random.default_rng(0)
@@ -86,7 +86,7 @@ def test_it_is_the_run_of_the_command(tmp_path):
         "dataset": file, "model": "mlp", "method": "qgm", "agents": 4, "partition": "dirichlet(0.5)",
         "schedule": "constant", "devices": "1", **SETTINGS,
     }  # fmt: skip
-    by_settings = sj.Experiment.from_settings(Config(**settings), tmp_path / "settings")
+    by_settings = sj.Experiment.from_settings(Settings(**settings), tmp_path / "settings")
     assert by_settings.method.name == "qgm"
     flags = [f"--{name}={value}" for name, value in settings.items()]
     assert cli.main(["saddle", "train", f"--workdir={tmp_path / 'command'}", "--quiet", *flags]) == 0

@@ -20,7 +20,7 @@ from saddle_jax import models
 from saddle_jax.devices import policy
 from saddle_jax.kernels import convolution, native
 from saddle_jax.kernels.convolution import Window
-from saddle_jax.settings.config import Config
+from saddle_jax.settings.settings import Settings
 from saddle_jax.training import describe
 
 pytestmark = pytest.mark.skipif(
@@ -225,13 +225,13 @@ def test_without_a_compiler_xla_computes_and_one_line_says_so():
         models.build("cnn", 10, conv_impl="native")
     with_convolutions = types.SimpleNamespace(first_params=lambda: {"kernel": jnp.zeros((4, 3, 3, 2, 2))})
     without = types.SimpleNamespace(first_params=lambda: {"kernel": jnp.zeros((4, 3, 3))})
-    line = describe._faster(Config(), with_convolutions)
+    line = describe._faster(Settings(), with_convolutions)
     assert line.endswith("no C++ compiler was found (no-such-compiler): install g++ or clang++")
     assert "\n" not in line
-    assert describe._faster(Config(), without) == ""
-    assert describe._faster(dataclasses.replace(Config(), conv_impl="fast"), with_convolutions) == ""
+    assert describe._faster(Settings(), without) == ""
+    assert describe._faster(dataclasses.replace(Settings(), conv_impl="fast"), with_convolutions) == ""
     with policy.targeting("gpu"):
-        assert describe._faster(Config(), with_convolutions) == ""
+        assert describe._faster(Settings(), with_convolutions) == ""
 
 
 def test_nothing_is_compiled_before_a_convolution_is_traced(monkeypatch):

@@ -7,7 +7,7 @@ import pytest
 import saddle_jax as sj
 from saddle_jax import data
 from saddle_jax.methods import METHODS
-from saddle_jax.settings.config import Config
+from saddle_jax.settings.settings import Settings
 from saddle_jax.training.build import build
 
 STEPS = 400
@@ -30,7 +30,7 @@ def distances(spelling, dtype=np.float64):
     if "beta" in METHODS.options(spec):
         spec = spec.with_option("beta", 0.0)
     run = build(
-        Config(
+        Settings(
             dataset="convex(dimension=5, samples=200)",
             method=str(spec),
             topology="path" if spec.name == "relay_sgd" else "ring",

@@ -13,7 +13,7 @@ from imports_test import ALSO
 
 from saddle_jax.cli import process, train
 from saddle_jax.cli.verb import load
-from saddle_jax.settings.config import Config
+from saddle_jax.settings.settings import Settings
 from saddle_jax.version import __version__
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -89,7 +89,7 @@ def test_what_is_needed_at_the_end_is_told_at_the_start(tmp_path, monkeypatch):
         process.importlib.util, "find_spec", lambda name: None if name == "matplotlib" else name
     )
     with pytest.raises(ModuleNotFoundError, match="matplotlib"):
-        train.run_training(Config(), tmp_path / "run", quiet=True)
+        train.run_training(Settings(), tmp_path / "run", quiet=True)
     assert list(tmp_path.iterdir()) == []
 
 

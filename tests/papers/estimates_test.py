@@ -13,10 +13,10 @@ import saddle_jax as sj
 from saddle_jax.cli import __main__ as cli
 from saddle_jax.papers.saddle.theory import measured, testbed
 from saddle_jax.papers.saddle.theory.bound import bound, conditions, mixing_lambda
-from saddle_jax.settings.config import Config
+from saddle_jax.settings.settings import Settings
 from saddle_jax.training.build import Trial, build
 
-SMALL = Config(
+SMALL = Settings(
     agents=3,
     model="logistic",
     epochs=1,
@@ -113,10 +113,10 @@ def test_sigma_is_the_expected_square_over_random_batches(samples, monkeypatch):
 
 
 def test_what_lies_outside_of_the_theorem_is_told():
-    inside = Config(nesterov=False, weight_decay=0.0, schedule="constant")
+    inside = Settings(nesterov=False, weight_decay=0.0, schedule="constant")
     assert measured.outside_the_theorem(inside) == []
     assert measured.outside_the_theorem(dataclasses.replace(inside, method="qgm")) == []
-    told = measured.outside_the_theorem(Config(method="n_saddle", compressor="sign"))
+    told = measured.outside_the_theorem(Settings(method="n_saddle", compressor="sign"))
     words = ("method n_saddle", "Nesterov", "weight decay 0.0001", "schedule (step)", "compressor sign")
     assert len(told) == 5
     assert all(word in text for word, text in zip(words, told, strict=True))

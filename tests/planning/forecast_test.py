@@ -17,13 +17,13 @@ from saddle_jax.devices.placement import spread
 from saddle_jax.planning import forecast as forecasts
 from saddle_jax.planning import targets
 from saddle_jax.planning.forecast import forecast, forecast_lines, remedies, stand_in
-from saddle_jax.settings.config import Config
+from saddle_jax.settings.settings import Settings
 from saddle_jax.training import memory
 from saddle_jax.training.batches import Feed
 from saddle_jax.training.build import of_settings
 from saddle_jax.training.program import build
 
-MLP = Config(agents=6, model="mlp", devices="1")
+MLP = Settings(agents=6, model="mlp", devices="1")
 HERE = targets.target_of("here")
 ROOT = pathlib.Path(saddle_jax.__file__).parents[1]
 
@@ -86,7 +86,7 @@ def test_the_parts_add_up_to_what_the_compiler_counts():
 
 
 def test_what_does_not_fit_is_told_with_what_to_change(monkeypatch, capsys):
-    config = Config(
+    config = Settings(
         agents=4, model="logistic", devices="1", agents_per_call=1, method="n_saddle(compressor=sign)"
     )
     needed = forecast(config, HERE).total
@@ -107,7 +107,7 @@ def test_what_does_not_fit_is_told_with_what_to_change(monkeypatch, capsys):
 
 def test_remedies_are_tried_before_they_are_told():
     """On an accelerator, by the estimate alone: nothing is compiled."""
-    config = Config(agents=8, model="cnn", dataset="imagenette", agents_per_call=8, batch_size=256)
+    config = Settings(agents=8, model="cnn", dataset="imagenette", agents_per_call=8, batch_size=256)
     with policy.targeting("gpu", 10**9):
         made = build(config, of_settings(config, stand_in("imagenette")))
         run = dataclasses.replace(made, placement=spread(8, 256, 1))
@@ -134,11 +134,11 @@ def test_remedies_are_tried_before_they_are_told():
 
 def test_a_dataset_that_is_not_here_is_planned_by_its_shapes(monkeypatch, tmp_path):
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
-    config = Config(agents=2, model="logistic", dataset="cifar10", devices="1")
+    config = Settings(agents=2, model="logistic", dataset="cifar10", devices="1")
     found = forecast(config, HERE)
     assert not found.has_data
     assert found.data == pytest.approx(50_000 * (32 * 32 * 3 + 4), rel=0.05)
-    streamed = Config(agents=2, model="logistic", dataset="imagenet", devices="1")
+    streamed = Settings(agents=2, model="logistic", dataset="imagenet", devices="1")
     assert of_settings(streamed, stand_in("imagenet")).dataset.is_streamed
     with pytest.raises(DataError, match="is not prepared"):
         of_settings(config)  # which training does
@@ -146,7 +146,7 @@ def test_a_dataset_that_is_not_here_is_planned_by_its_shapes(monkeypatch, tmp_pa
 
 def test_a_compiler_that_refuses_says_how_much_it_would_take(monkeypatch):
     """XLA does so for TPUs; no other compiler is asked here."""
-    config = Config(agents=4, model="mlp", devices="1", agents_per_call=4)
+    config = Settings(agents=4, model="mlp", devices="1", agents_per_call=4)
     text = "RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory space hbm. Used "
 
     def refuse(program, options=None):
@@ -165,7 +165,7 @@ def test_a_compiler_that_refuses_says_how_much_it_would_take(monkeypatch):
 
 
 def test_a_smaller_group_is_advised_that_then_fits(monkeypatch):
-    config = Config(agents=4, model="cnn", devices="1", agents_per_call=4)
+    config = Settings(agents=4, model="cnn", devices="1", agents_per_call=4)
     needed = forecast(config, HERE).total
     monkeypatch.setattr(memory, "available", lambda: int(0.8 * needed))
     found = forecast(config, HERE)

@@ -7,17 +7,17 @@ import pytest
 from saddle_jax.devices import policy
 from saddle_jax.devices.placement import spread
 from saddle_jax.planning.forecast import stand_in
-from saddle_jax.settings.config import Config
+from saddle_jax.settings.settings import Settings
 from saddle_jax.training import loop, memory
 from saddle_jax.training.build import of_settings
 from saddle_jax.training.program import build
 from saddle_jax.training.progress import Screen
 
-MLP = Config(agents=3, model="mlp", devices="1")
+MLP = Settings(agents=3, model="mlp", devices="1")
 
 
 def test_an_accelerator_takes_as_many_agents_at_a_time_as_find_room():
-    config = Config(agents=16, model="cnn", dataset="imagenette", batch_size=64)
+    config = Settings(agents=16, model="cnn", dataset="imagenette", batch_size=64)
     shared = of_settings(config, stand_in("imagenette"))
     groups = []
     for room in (10**9, 200 * 10**6, 100 * 10**6):

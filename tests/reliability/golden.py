@@ -30,7 +30,7 @@ import saddle_jax as sj
 from saddle_jax.methods import METHODS
 from saddle_jax.runs import run_folder
 from saddle_jax.settings import sweep
-from saddle_jax.settings.config import Config
+from saddle_jax.settings.settings import Settings
 from saddle_jax.training import loop
 from saddle_jax.training.progress import Screen
 
@@ -72,7 +72,7 @@ def loss(apply):
 
 
 def config_of(settings, folder):
-    """Returns the Config of a case, as settings are spelt today."""
+    """Returns the Settings of a case, as settings are spelt today."""
     settings = dict(settings)
     brought = settings.pop("brought", None)
     settings.pop("killed_after", None)
@@ -121,7 +121,7 @@ def config_of(settings, folder):
     })  # fmt: skip
     kind, alpha = settings["partition"], settings.pop("alpha")
     settings["partition"] = {"iid": "iid", "sorted": f"shards({alpha:g})"}.get(kind, f"{kind}({alpha})")
-    return Config(**settings)
+    return Settings(**settings)
 
 
 NAMES = {"drop": "faults.drop", "rho": "method.rho", "beta": "method.beta", "gamma": "method.gamma"}

@@ -12,7 +12,7 @@ from folders import write_run
 
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.errors import RunError
-from saddle_jax.settings.config import Config
+from saddle_jax.settings.settings import Settings
 from saddle_jax.training.program import build
 
 CLASS = "A"
@@ -29,7 +29,7 @@ VALUES = [
 
 def test_every_setting_with_senseless_values(attack):
     """What is accepted must be buildable, or be refused by a line of its own, too."""
-    for field in dataclasses.fields(Config):
+    for field in dataclasses.fields(Settings):
         for value in VALUES:
             with attack.attempt(f"--{field.name}={value[:60]!r}"):
                 asked = check(ask("settings", f"--{field.name}={value}"), (0, 2))
@@ -77,7 +77,7 @@ def test_settings_that_are_accepted_one_by_one_can_be_built_or_are_refused(half,
     cases = [(name, value) for name, values in tried.items() for value in values][half::2]
     for name, value in cases:
         with attack.attempt(f"{name}={value}"), contextlib.suppress(ArgumentError, RunError):
-            build(Config(**{**SMALL, name: value}))
+            build(Settings(**{**SMALL, name: value}))
 
 
 # Commands with options that cannot be, each but for "saddle" and the bars between them.

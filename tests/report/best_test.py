@@ -9,7 +9,7 @@ import pytest
 
 from saddle_jax.cli import __main__ as cli
 from saddle_jax.runs.run_folder import folders_below
-from saddle_jax.settings.config import Config
+from saddle_jax.settings.settings import Settings
 from saddle_jax.version import RUN_FORMAT
 
 ENDED = {"steps": 1, "seconds": 1.0, "bytes_sent_per_agent": 1, "paper_bytes_sent_per_agent": 1}
@@ -41,7 +41,7 @@ def chosen(capsys, *arguments):
 @pytest.fixture
 def grid(tmp_path):
     """QGM at three learning rates with two seeds each, in one folder; D-PSGD in single runs."""
-    config = Config(method="qgm", seeds="0,1", sweep="learning_rate=0.02,0.1,0.5")
+    config = Settings(method="qgm", seeds="0,1", sweep="learning_rate=0.02,0.1,0.5")
     values = [0.5, 0.6, 0.7, 0.8, 0.9, None]
     rates = [0.02, 0.02, 0.1, 0.1, 0.5, 0.5]
     trials = [
@@ -50,7 +50,7 @@ def grid(tmp_path):
     ]
     write(tmp_path / "qgm", config, {"status": "finished", "diverged": 1, "trials": trials})
     for rate, value in ((0.02, 0.9), (0.1, 0.4), (0.5, None)):
-        write(tmp_path / f"dpsgd{rate}", Config(method="dpsgd", learning_rate=rate), ended(value))
+        write(tmp_path / f"dpsgd{rate}", Settings(method="dpsgd", learning_rate=rate), ended(value))
     return tmp_path
 
 
@@ -107,7 +107,7 @@ def test_the_objective_of_runs_names_their_first_metric(tmp_path, capsys):
     objective = {"name": "own", "metrics": [metric]}
     for rho, regret in ((0.0, 3.5), (0.1, 2.5), (0.2, 3.0)):
         result = {"status": "finished", "test_regret": regret}
-        write(tmp_path / f"{rho}", Config(method=f"q_saddle(rho={rho})"), result, objective=objective)
+        write(tmp_path / f"{rho}", Settings(method=f"q_saddle(rho={rho})"), result, objective=objective)
     found = chosen(capsys, tmp_path)
     assert (found["metric"], found["better"]) == ("test_regret", "lower")
     assert found["groups"][0]["setting"] == {"method.rho": 0.1}
@@ -117,7 +117,7 @@ def test_the_objective_of_runs_names_their_first_metric(tmp_path, capsys):
 
 def test_bounds_of_an_option_are_no_edge(tmp_path, capsys):
     for gamma, beta, value in ((1.0, 0.0, 0.9), (0.5, 0.0, 0.8), (1.0, 0.9, 0.7)):
-        config = Config(method=f"qgm(gamma={gamma}, beta={beta})")
+        config = Settings(method=f"qgm(gamma={gamma}, beta={beta})")
         write(tmp_path / f"{gamma}{beta}", config, ended(value))
     (group,) = chosen(capsys, tmp_path)["groups"]
     assert group["setting"] == {"method.beta": 0.0, "method.gamma": 1.0}
@@ -127,7 +127,7 @@ def test_bounds_of_an_option_are_no_edge(tmp_path, capsys):
 
 def test_a_run_that_does_not_name_an_option_has_its_default(tmp_path, capsys):
     for number, (method, value) in enumerate({"qgm(beta=0.5)": 0.5, "qgm": 0.9, "dpsgd": 0.4}.items()):
-        write(tmp_path / f"{number}", Config(method=method), ended(value))
+        write(tmp_path / f"{number}", Settings(method=method), ended(value))
     groups = {one["group"]["method"]: one for one in chosen(capsys, tmp_path)["groups"]}
     assert groups["qgm"]["setting"] == {"method.beta": 0.9}
     assert groups["dpsgd"]["setting"] == {}
@@ -136,7 +136,7 @@ def test_a_run_that_does_not_name_an_option_has_its_default(tmp_path, capsys):
 def test_other_problems_are_other_groups_and_options_are_settings(tmp_path, capsys):
     for alpha, mu, value in ((0.1, 0.1, 0.5), (0.1, 0.3, 0.6), (10.0, 0.1, 0.9)):
         method = f"gut(mu={mu}, point=mixed, beta=0.0)"
-        config = Config(partition=f"dirichlet(alpha={alpha})", method=method)
+        config = Settings(partition=f"dirichlet(alpha={alpha})", method=method)
         write(tmp_path / f"{alpha}{mu}", config, ended(value))
     groups = {one["group"]["partition.alpha"]: one for one in chosen(capsys, tmp_path)["groups"]}
     assert groups[0.1]["group"] == {"method": "gut", "partition.alpha": 0.1}
@@ -150,18 +150,18 @@ def test_other_problems_are_other_groups_and_options_are_settings(tmp_path, caps
 
 def test_ties_are_told_and_a_group_may_diverge(tmp_path, capsys):
     for batch_size, value in ((16, 0.5), (32, 0.5), (64, 0.5)):
-        write(tmp_path / f"{batch_size}", Config(batch_size=batch_size), ended(value))
+        write(tmp_path / f"{batch_size}", Settings(batch_size=batch_size), ended(value))
     for seed in (0, 1):
-        write(tmp_path / f"bad{seed}", Config(method="dpsgd", seed=seed), ended(None))
+        write(tmp_path / f"bad{seed}", Settings(method="dpsgd", seed=seed), ended(None))
     told = best(capsys, tmp_path).out
     assert "batch_size 16 (tied with 2 others)" in told
     assert re.search("dpsgd +- +all 2 runs diverged", told)
 
 
 def test_what_is_damaged_unfinished_or_there_twice_is_told(grid, capsys):
-    write(grid / "going", Config(method="qgm(beta=0.5)"), None)
-    write(grid / "again", Config(method="dpsgd", learning_rate=0.1), ended(0.99))
-    write(grid / "old", Config(method="dpsgd(beta=0.1)"), {"status": "finished"})
+    write(grid / "going", Settings(method="qgm(beta=0.5)"), None)
+    write(grid / "again", Settings(method="dpsgd", learning_rate=0.1), ended(0.99))
+    write(grid / "old", Settings(method="dpsgd(beta=0.1)"), {"status": "finished"})
     (grid / "torn").mkdir()
     (grid / "torn" / "config.json").write_text("{")
     assert len(folders_below(grid)) == 8
@@ -183,7 +183,7 @@ def test_runs_of_python_objects_are_told_apart_by_what_they_compute(tmp_path, ca
             ("<own(mu=0.2)>", "cc", 0.8),
         ]
     ):
-        write(tmp_path / f"{number}", Config(method=method), ended(value), computes=computes)
+        write(tmp_path / f"{number}", Settings(method=method), ended(value), computes=computes)
     mine, own = chosen(capsys, tmp_path)["groups"]
     assert (mine["group"]["method"], mine["setting"]) == ("<mine>", {"computes": "bb"})
     assert (own["group"]["method"], own["setting"]) == ("<own>", {"method.mu": 0.2})

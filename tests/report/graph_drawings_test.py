@@ -16,7 +16,7 @@ from saddle_jax.report.figures import _bits_per_number
 from saddle_jax.report.graphs import plot_graph
 from saddle_jax.report.page import page
 from saddle_jax.runs.table import load_runs
-from saddle_jax.settings.config import Config
+from saddle_jax.settings.settings import Settings
 
 
 def drawings_of(text):
@@ -81,7 +81,7 @@ def test_what_is_too_much_is_told_in_words():
     ]
 
 
-TURNS = Config(agents=3, model="mlp", method="qgm", epochs=2, topology="base_graph(1)")
+TURNS = Settings(agents=3, model="mlp", method="qgm", epochs=2, topology="base_graph(1)")
 
 
 def test_the_page_of_a_run_on_graphs_that_take_turns(tmp_path):

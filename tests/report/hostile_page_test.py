@@ -10,7 +10,7 @@ from browser import Tree, browse, needs_browser
 
 from saddle_jax.report import landscape
 from saddle_jax.report.page import embed
-from saddle_jax.settings.config import Config
+from saddle_jax.settings.settings import Settings
 
 HOSTILE_NAME = "<img src=x onerror=document.title='hacked'>\"&"  # a folder's name has no slash
 HOSTILE = f"</script><script>document.title='hacked'</script>{HOSTILE_NAME}'\u2028"
@@ -29,7 +29,7 @@ def hostile(tmp_path):
     grid = np.linspace(-1, 1, 3)
     run = folders.write_run(
         tmp_path / HOSTILE_NAME,
-        Config(agents=3, model="mlp", dataset=HOSTILE),
+        Settings(agents=3, model="mlp", dataset=HOSTILE),
         lines=folders.metrics(
             **dict.fromkeys((HOSTILE, "__proto__", "constructor"), lambda s: s),
             zeta_by_layer=lambda s: [0.5, None],

@@ -11,7 +11,7 @@ import saddle_jax as sj
 from saddle_jax.methods import METHODS, base_methods
 from saddle_jax.report import plots
 from saddle_jax.runs.table import Run
-from saddle_jax.settings.config import Config
+from saddle_jax.settings.settings import Settings
 
 
 @pytest.mark.parametrize("count", [2, 10, 16, 24])
@@ -37,7 +37,7 @@ def test_legends_show_what_tells_runs_apart(names, shown):
 
 
 def group(**settings):
-    return [Run("", Config(**settings))]
+    return [Run("", Settings(**settings))]
 
 
 def test_a_method_and_its_saddle_version_share_a_hue():

@@ -13,7 +13,7 @@ from browser import Tree, browse, needs_browser
 
 from saddle_jax.cli import __main__ as cli
 from saddle_jax.runs import run_folder
-from saddle_jax.settings.config import Config
+from saddle_jax.settings.settings import Settings
 from saddle_jax.version import RUN_FORMAT
 
 
@@ -74,8 +74,8 @@ def test_every_number_of_a_run_is_in_the_page(tmp_path):
 
 
 def test_comparisons_say_what_is_common_and_what_differs(tmp_path):
-    other = Config(agents=3, model="mlp", method="q_saddle", epochs=2, seed=1, learning_rate=7 * 0.1)
-    same = Config(agents=3, model="mlp", method="qgm", epochs=2, seed=1)
+    other = Settings(agents=3, model="mlp", method="q_saddle", epochs=2, seed=1, learning_rate=7 * 0.1)
+    same = Settings(agents=3, model="mlp", method="qgm", epochs=2, seed=1)
     paper = {"table": "1", "row": "QGM, ring", "paper": "77.41 +- 8.00", "scale": "cpu: small"}
     runs = [
         folders.write_run(tmp_path / "one", paper=paper),

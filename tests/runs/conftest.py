@@ -5,11 +5,11 @@ import shutil
 
 import pytest
 
-from saddle_jax.settings.config import Config
+from saddle_jax.settings.settings import Settings
 from saddle_jax.training import loop
 from saddle_jax.training.progress import Screen
 
-SMALL = Config(
+SMALL = Settings(
     agents=2,
     model="logistic",
     epochs=1,

@@ -4,7 +4,7 @@ import pytest
 
 import saddle_jax as sj
 from saddle_jax.sam import GRADIENTS
-from saddle_jax.settings.config import Config
+from saddle_jax.settings.settings import Settings
 from saddle_jax.training.build import build_method
 
 
@@ -24,7 +24,7 @@ from saddle_jax.training.build import build_method
     ],
 )
 def test_a_text_is_the_call_that_it_looks_like(text, expected):
-    method = build_method(Config(method="qgm", gradient=text), sj.ring(10), lambda t: 0.1)
+    method = build_method(Settings(method="qgm", gradient=text), sj.ring(10), lambda t: 0.1)
     assert str(method.gradient) == expected
 
 
@@ -51,4 +51,4 @@ def test_what_is_no_gradient_is_refused_in_one_line(text, message):
     with pytest.raises(sj.ArgumentError, match=f"^{message.replace('?', '[?]')}$"):
         GRADIENTS.make(text)
     with pytest.raises(sj.ArgumentError, match=f"{message.replace('?', '[?]')}$"):
-        build_method(Config(method="qgm", gradient=text), sj.ring(10), lambda t: 0.1)
+        build_method(Settings(method="qgm", gradient=text), sj.ring(10), lambda t: 0.1)

@@ -6,7 +6,7 @@ import pytest
 
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.cli import __main__ as cli
-from saddle_jax.settings.config import Config
+from saddle_jax.settings.settings import Settings
 from saddle_jax.training.build import build
 
 
@@ -26,4 +26,4 @@ def test_a_few_agents_learn_the_text_and_tables_show_perplexity(tmp_path, capsys
 
 def test_a_model_of_images_is_refused():
     with pytest.raises(ArgumentError, match=r"model must give logits \[B, 64, 76\] for characters"):
-        build(Config(dataset="characters", model="logistic"))
+        build(Settings(dataset="characters", model="logistic"))

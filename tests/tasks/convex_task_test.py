@@ -13,13 +13,13 @@ from saddle_jax.base.checks import ArgumentError
 from saddle_jax.cli import __main__ as cli
 from saddle_jax.data import convex
 from saddle_jax.runs import run_folder
-from saddle_jax.settings.config import Config
+from saddle_jax.settings.settings import Settings
 from saddle_jax.training import loop, reopen
 from saddle_jax.training.build import build
 from saddle_jax.training.progress import Screen
 
 QUIET = Screen(quiet=True)
-SMALL = Config(
+SMALL = Settings(
     dataset="convex(dimension=5, samples=200)",
     method="gradient_tracking(beta=0.0)",
     agents=4,
@@ -174,6 +174,6 @@ def test_methods_are_compared_by_their_distance(tmp_path, capsys):
 
 def test_what_cannot_be_is_told_in_one_line():
     with pytest.raises(ArgumentError, match="model must be linear for convex: one number for each of 20 fea"):
-        build(Config(dataset="convex", model="mlp"))
+        build(Settings(dataset="convex", model="mlp"))
     with pytest.raises(ArgumentError, match="augmentation must be auto for convex"):
-        build(Config(dataset="convex", augmentation="flip_crop"))
+        build(Settings(dataset="convex", augmentation="flip_crop"))

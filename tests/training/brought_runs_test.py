@@ -11,7 +11,7 @@ from bringing import BROUGHT, METHOD, MINE, OURS, SMALL, result, saddle
 from saddle_jax import graphs
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.runs import source_files
-from saddle_jax.settings.config import Config, build_topology
+from saddle_jax.settings.settings import Settings, build_topology
 
 
 def test_brought_things_train_as_ours_do(folder, capsys):
@@ -266,7 +266,7 @@ def test_the_other_verbs_show_brought_things(folder, capsys):
 
 
 def test_objects_of_a_program_are_named_and_not_looked_for():
-    config = Config(method="<my method>", topology="<a + b>", model="<net>", seeds="0,1")
+    config = Settings(method="<my method>", topology="<a + b>", model="<net>", seeds="0,1")
     assert [thing.text for thing in source_files.source_refs(config)] == ["<my method>", "<a + b>", "<net>"]
     assert source_files.collect(config) == []
     with pytest.raises(ArgumentError, match="was made from Python objects"):
@@ -275,7 +275,7 @@ def test_objects_of_a_program_are_named_and_not_looked_for():
 
 def test_settings_look_at_no_file_before_a_run_is_built(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    config = Config(method="no.py:f(x=1, y=no.py:F)", gradient="no:f", topology="no.npy+no.py:g",
+    config = Settings(method="no.py:f(x=1, y=no.py:F)", gradient="no:f", topology="no.npy+no.py:g",
                     model="no.py:M", dataset="no.py:load", seeds="0,1")  # fmt: skip
     assert len(config.each()) == 2
     assert [thing.short for thing in source_files.source_refs(config)] == [

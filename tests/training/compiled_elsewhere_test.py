@@ -9,11 +9,11 @@ import pytest
 from saddle_jax.data.recipes import RECIPES
 from saddle_jax.planning import targets
 from saddle_jax.planning.forecast import forecast
-from saddle_jax.settings.config import Config
+from saddle_jax.settings.settings import Settings
 from saddle_jax.training import build
 
 METHODS = ["dpsgd", "d_saddle", "qgm", "q_saddle", "ngm", "n_saddle"]
-SETTINGS = Config(model="resnet20", dataset="synthetic")
+SETTINGS = Settings(model="resnet20", dataset="synthetic")
 # Losses come to every device, one number of each agent; models and batches must not.
 SMALL = 1000
 

@@ -12,12 +12,12 @@ from dying import Deadly, Killed
 import saddle_jax as sj
 from saddle_jax.cli import __main__ as cli
 from saddle_jax.runs import run_folder
-from saddle_jax.settings.config import Config
+from saddle_jax.settings.settings import Settings
 from saddle_jax.training import loop
 from saddle_jax.training.progress import Screen
 
 # Epochs of 15 steps.
-SHORT = Config(
+SHORT = Settings(
     agents=3, model="logistic", method="qgm", batch_size=32, partition="dirichlet(1.0)", devices="1",
     learning_rate=0.05, schedule="constant", epochs=2, eval_every_epochs=1, log_every_steps=4,
     checkpoint_every_steps=7,

@@ -4,10 +4,10 @@ import dataclasses
 
 import pytest
 
-from saddle_jax.settings.config import Config
+from saddle_jax.settings.settings import Settings
 from saddle_jax.training.loop import Calendar
 
-CONFIG = Config(
+CONFIG = Settings(
     epochs=6, log_every_steps=4, eval_every_epochs=2, checkpoint_every_steps=7, keep_every_epochs=3,
     sharpness_every_epochs=3,
 )  # fmt: skip

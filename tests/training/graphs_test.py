@@ -9,11 +9,11 @@ import pytest
 import saddle_jax as sj
 from saddle_jax.devices.placement import Placement
 from saddle_jax.papers.saddle.theory.bound import mixing_lambda
-from saddle_jax.settings.config import Config, build_topology
+from saddle_jax.settings.settings import Settings, build_topology
 from saddle_jax.training import loop
 from saddle_jax.training.progress import Screen
 
-SMALL = Config(
+SMALL = Settings(
     topology="base_graph(1)",
     agents=3,
     method="qgm",

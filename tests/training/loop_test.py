@@ -12,14 +12,14 @@ from saddle_jax.base.errors import RunError
 from saddle_jax.devices.compilations import compilations
 from saddle_jax.runs import run_folder
 from saddle_jax.runs.checkpoints import Checkpoints
-from saddle_jax.settings.config import Config
+from saddle_jax.settings.settings import Settings
 from saddle_jax.training import loop, reopen
 from saddle_jax.training.build import build_schedule
 from saddle_jax.training.program import build
 from saddle_jax.training.progress import Screen
 
 # A small run: three agents, 15 steps of an epoch, seconds.
-SMALL = Config(
+SMALL = Settings(
     agents=3,
     model="logistic",
     epochs=4,
@@ -77,7 +77,7 @@ def test_the_same_seed_gives_the_same_numbers_and_another_one_others(uninterrupt
 
 @pytest.mark.parametrize("method", ["dpsgd", "d_saddle", "qgm", "q_saddle", "ngm", "n_saddle"])
 def test_every_method_learns_the_digits(method, tmp_path):
-    config = Config(
+    config = Settings(
         method=method,
         agents=5,
         model="mlp",

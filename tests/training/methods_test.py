@@ -9,12 +9,12 @@ import pytest
 
 import saddle_jax as sj
 from saddle_jax.methods import METHODS
-from saddle_jax.settings.config import Config, build_topology
+from saddle_jax.settings.settings import Settings, build_topology
 from saddle_jax.training import build
 
 
 def built(**settings):
-    config = Config(agents=8, **settings)
+    config = Settings(agents=8, **settings)
     return build.build_method(config, build_topology(config), optax.constant_schedule(config.learning_rate))
 
 
@@ -75,7 +75,7 @@ def test_the_gradient_is_the_one_that_is_named(settings, estimator):
 
 
 def test_gsam_follows_the_learning_rate():
-    config = Config(agents=8, method="qgm", gradient="gsam(rho_max=0.4, rho_min=0.1)", learning_rate=0.2)
+    config = Settings(agents=8, method="qgm", gradient="gsam(rho_max=0.4, rho_min=0.1)", learning_rate=0.2)
     method = build.build_method(config, sj.ring(8), optax.piecewise_constant_schedule(0.2, {3: 0.5}))
     constant = build.build_method(config, sj.ring(8), optax.constant_schedule(0.2))
     assert method.gradient.needs == ("t",)
@@ -124,13 +124,13 @@ def test_slowmo_wraps_any_method_but_those_that_remember_where_they_were():
 )
 def test_what_has_no_meaning_is_refused_in_one_line(settings, message):
     with pytest.raises(sj.ArgumentError, match=message) as error:
-        Config(**settings)
+        Settings(**settings)
     assert "\n" not in str(error.value)
 
 
 def test_somebody_elses_settings_open_no_file(tmp_path, monkeypatch):
     monkeypatch.setattr("numpy.load", lambda *_, **__: pytest.fail("a file was opened"))
-    config = Config(timing=f"timing(latency={str(tmp_path / 'latency.npy')!r})")
+    config = Settings(timing=f"timing(latency={str(tmp_path / 'latency.npy')!r})")
     with pytest.raises(sj.ArgumentError, match="latency must be a file, got"):
         build.build_method(config, sj.ring(10), optax.constant_schedule(0.1))
     assert dataclasses.replace(config, timing="timing(latency='10ms')").timing == "timing(latency='10ms')"

@@ -18,13 +18,13 @@ from saddle_jax.graphs import GRAPHS
 from saddle_jax.methods import METHODS
 from saddle_jax.planning import forecast
 from saddle_jax.runs import run_folder
-from saddle_jax.settings.config import Config
+from saddle_jax.settings.settings import Settings
 from saddle_jax.training import loop, memory
 from saddle_jax.training.program import build
 from saddle_jax.training.progress import Screen
 
 QUIET = Screen(quiet=True)
-SMALL = Config(
+SMALL = Settings(
     agents=4, model="cnn", epochs=2, subset=400, checkpoint_every_steps=2, precision="bfloat16", devices="1"
 )
 
@@ -112,7 +112,7 @@ def test_mistakes(tmp_path):
     with pytest.raises(
         ValueError, match=r"did you mean.*must be one of float32, tf32, bfloat16, got 'float16'"
     ):
-        Config(precision="float16")
+        Settings(precision="float16")
 
     def loss(params, batch):
         return jnp.mean(jnp.square(batch["x"] @ params["w"] - batch["y"]))

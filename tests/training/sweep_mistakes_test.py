@@ -2,7 +2,7 @@
 
 import pytest
 
-from saddle_jax.settings.config import Config
+from saddle_jax.settings.settings import Settings
 
 
 @pytest.mark.parametrize(
@@ -34,4 +34,4 @@ from saddle_jax.settings.config import Config
 )
 def test_mistakes_in_settings(changes, message):
     with pytest.raises(ValueError, match=message):
-        Config(**changes)
+        Settings(**changes)

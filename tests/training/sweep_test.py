@@ -18,12 +18,12 @@ from saddle_jax.cli.__main__ import main
 from saddle_jax.runs import run_folder
 from saddle_jax.runs.table import cell_of, load_runs, seeds_together
 from saddle_jax.settings import sweep as trials
-from saddle_jax.settings.config import Config
+from saddle_jax.settings.settings import Settings
 from saddle_jax.training import batches, describe, loop
 from saddle_jax.training.program import build
 from saddle_jax.training.progress import Screen
 
-TINY = Config(
+TINY = Settings(
     agents=3, model="logistic", batch_size=16, partition="dirichlet(1.0)", devices="1", learning_rate=0.05
 )
 # Two epochs of 15 steps; with 1e30 the loss is not finite from the third step on.
@@ -362,7 +362,7 @@ def test_a_comparison_is_the_same_together_and_apart(tmp_path, capsys):
 
 def test_seeds_whose_epochs_differ_are_refused():
     """As many steps, but not as many samples in the last of them."""
-    config = Config(model="logistic", agents=5, batch_size=128, partition="quantity_skew(5.0)", seeds="0,1")
+    config = Settings(model="logistic", agents=5, batch_size=128, partition="quantity_skew(5.0)", seeds="0,1")
     with pytest.raises(ValueError, match=r"seeds must give equally long epochs .* got \[\d+, \d+\] samples"):
         build(config)
 

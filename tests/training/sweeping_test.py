@@ -12,7 +12,7 @@ from saddle_jax.cli import __main__ as cli
 from saddle_jax.methods import base_methods
 from saddle_jax.runs.run_folder import read_config
 from saddle_jax.sam import GRADIENTS
-from saddle_jax.settings.config import Config
+from saddle_jax.settings.settings import Settings
 from saddle_jax.training.build import is_argument
 from saddle_jax.training.program import build
 from saddle_jax.training.sweep import read_axes, runs_of_sweep
@@ -40,11 +40,11 @@ TINY = ["--agents=4", "--model=logistic", "--epochs=1", "--devices=1", "--quiet"
     ids=str,
 )
 def test_a_trace_tells_whether_a_step_takes_a_number_as_an_argument(settings, name, expected):
-    assert is_argument(Config(**settings), name, {name: 2.0 if name == "faults.burst" else 0.5}) is expected
+    assert is_argument(Settings(**settings), name, {name: 2.0 if name == "faults.burst" else 0.5}) is expected
 
 
 def swept(tmp_path, text, **settings):
-    return runs_of_sweep(Config(**settings), read_axes(text), tmp_path)
+    return runs_of_sweep(Settings(**settings), read_axes(text), tmp_path)
 
 
 def names(found):
@@ -101,14 +101,14 @@ def test_what_a_method_does_not_have_is_not_swept_for_it(tmp_path):
 
 @pytest.mark.parametrize("method", base_methods())
 def test_every_method_can_sweep_its_learning_rate(method):
-    config = Config(method=method, topology="path", agents=4)
+    config = Settings(method=method, topology="path", agents=4)
     assert is_argument(config, "learning_rate", {"learning_rate": 0.1})
 
 
 @pytest.mark.parametrize("estimator", [name for name in GRADIENTS if name != "plain"])
 def test_every_gradient_can_sweep_its_radius(estimator):
     name = "gradient.rho_max" if estimator == "gsam" else "gradient.rho"
-    assert is_argument(Config(method="qgm", gradient=estimator), name, {name: 0.1})
+    assert is_argument(Settings(method="qgm", gradient=estimator), name, {name: 0.1})
 
 
 BAD = {
@@ -149,18 +149,18 @@ def test_a_mistake_in_a_sweep_is_one_line_and_leaves_nothing(case, tmp_path, cap
 
 def test_what_one_program_cannot_vary_is_refused_by_the_program():
     with pytest.raises(ValueError, match=r"sweep must name numbers on which a step .* got partition.alpha"):
-        build(Config(sweep="partition.alpha=0.1,1"))
+        build(Settings(sweep="partition.alpha=0.1,1"))
 
 
 def test_whole_numbers_are_no_arguments():
     with pytest.raises(ValueError, match=r"sweep must name numbers on which a step .* got gradient.every"):
-        build(Config(method="qgm", gradient="looksam", sweep="gradient.every=2,3"))
+        build(Settings(method="qgm", gradient="looksam", sweep="gradient.every=2,3"))
 
 
 @pytest.mark.parametrize("text", ["method.mu=0.1,7", "method.mu=7,0.1"])
 def test_every_number_of_a_sweep_is_checked(text):
     with pytest.raises(ValueError, match=r"mu must be .* got 7"):
-        build(Config(method="gut(beta=0.0)", sweep=text))
+        build(Settings(method="gut(beta=0.0)", sweep=text))
 
 
 def test_a_sweep_of_choices_makes_folders_and_a_table_and_goes_on(tmp_path, capsys):

@@ -17,14 +17,14 @@ from saddle_jax.cli.__main__ import main
 from saddle_jax.runs import run_folder
 from saddle_jax.runs.table import load_runs
 from saddle_jax.settings import network
-from saddle_jax.settings.config import Config
+from saddle_jax.settings.settings import Settings
 from saddle_jax.training import describe, loop
 from saddle_jax.training.build import build_method
 from saddle_jax.training.program import build
 from saddle_jax.training.progress import Screen
 
 # Three agents, an epoch of 15 steps; models of 650 numbers.
-SMALL = Config(
+SMALL = Settings(
     agents=3, model="logistic", method="dpsgd", epochs=1, batch_size=32, partition="dirichlet(1.0)",
     learning_rate=0.05, devices="1", checkpoint_every_steps=4, log_every_steps=5, eval_agents="never",
 )  # fmt: skip

@@ -7,7 +7,7 @@ from saddle_jax.base.checks import ArgumentError
 from saddle_jax.methods import METHODS
 from saddle_jax.papers.saddle.experiments import PAPER
 from saddle_jax.papers.tables import Entry
-from saddle_jax.settings.config import Config
+from saddle_jax.settings.settings import Settings
 
 READS_DATA = ("landscape", "sharpness", "data")  # the verbs that take --data_dir
 
@@ -68,7 +68,7 @@ class Figure:
         return sorted(entries, key=lambda entry: (entry.compressor, "rho" in METHODS.options(entry.method)))
 
 
-def three_stages(config: Config) -> list[int]:
+def three_stages(config: Settings) -> list[int]:
     """Returns three epochs with a checkpoint: early, before the learning rate first drops, and the last."""
     every = config.keep_every_epochs or config.epochs
     return sorted({every, min(2 * every, config.epochs), config.epochs})

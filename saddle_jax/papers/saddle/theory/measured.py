@@ -23,7 +23,7 @@ from saddle_jax.data.recipes import Recipe, prepared
 from saddle_jax.devices.lifting import vmap_agents
 from saddle_jax.methods import METHODS
 from saddle_jax.papers.saddle.theory.bound import Setting, mixing_lambda
-from saddle_jax.settings.config import Config
+from saddle_jax.settings.settings import Settings
 from saddle_jax.training.build import Trial, options_of
 from saddle_jax.training.progress import Screen
 from saddle_jax.training.reopen import open_run
@@ -45,7 +45,7 @@ class Estimates(NamedTuple):
     lambda_: float
     samples: int  # used, at most per agent
 
-    def setting(self, config: Config, steps: int) -> Setting:
+    def setting(self, config: Settings, steps: int) -> Setting:
         """Returns the theorem's setting of a run with these constants and T steps."""
         options = {**METHODS.defaults(config.method), **METHODS.given(config.method)}
         return Setting(
@@ -210,7 +210,7 @@ def _gradients(loss_fn: LossFn, recipe: Recipe | None, params: Params, batch: Ba
     return grads, evaluation.loss
 
 
-def outside_the_theorem(config: Config) -> list[str]:
+def outside_the_theorem(config: Settings) -> list[str]:
     """Lists the parts of a run's method that the theorem does not cover."""
     differences = []
     name = METHODS.parse(config.method).name

@@ -15,8 +15,9 @@ from saddle_jax.models import MODELS
 from saddle_jax.models.layers import NORMS
 from saddle_jax.models.precision import PRECISIONS
 from saddle_jax.runs.source_files import source_refs
-from saddle_jax.settings import config, sweep
-from saddle_jax.settings.config import Config
+from saddle_jax.settings import settings as config
+from saddle_jax.settings import sweep
+from saddle_jax.settings.settings import Settings
 
 NAMES = {
     "model": MODELS,
@@ -28,8 +29,8 @@ NAMES = {
 }
 IMPORTS = """
 import sys
-from saddle_jax.settings.config import Config
-Config()
+from saddle_jax.settings.settings import Settings
+Settings()
 print([name for name in ("jax", "flax", "optax") if name in sys.modules])
 """
 
@@ -41,13 +42,13 @@ def test_settings_import_no_jax():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_help_of_a_setting_names_what_it_may_be(name):
-    meaning = Config.__dataclass_fields__[name].metadata["meaning"]
+    meaning = Settings.__dataclass_fields__[name].metadata["meaning"]
     words = re.findall(r"\w+", meaning.partition(":")[2])
     assert [word for word in NAMES[name] if word not in words] == []
 
 
 def test_defaults_pass_their_own_checks():
-    for field in dataclasses.fields(Config):
+    for field in dataclasses.fields(Settings):
         if field.metadata["check"]:
             field.metadata["check"](field.name, field.default)
 
@@ -65,7 +66,7 @@ def test_defaults_pass_their_own_checks():
     ids=str,
 )
 def test_an_option_is_written_into_its_setting(settings, values, expected):
-    assert sweep.in_settings(Config().to_json() | settings, values) == expected
+    assert sweep.in_settings(Settings().to_json() | settings, values) == expected
 
 
 def test_a_users_code_is_not_imported_by_settings(tmp_path):
@@ -76,16 +77,16 @@ def test_a_users_code_is_not_imported_by_settings(tmp_path):
         "timing": f"timing(latency={place}())",
         "partition": f"dirichlet({place}())",
     }.items():
-        assert getattr(Config(**{name: text}), name) == text
-        assert source_refs(Config(**{name: text}))[0].setting == name
+        assert getattr(Settings(**{name: text}), name) == text
+        assert source_refs(Settings(**{name: text}))[0].setting == name
 
 
 def test_options_have_values():
-    lossy = Config(faults="faults(drop=0.1)")
+    lossy = Settings(faults="faults(drop=0.1)")
     assert config.value_of(lossy, "faults.drop") == 0.1
     assert config.value_of(lossy, "faults.offline") == 0.0
-    assert config.value_of(Config(), "faults.drop") == 0.0
-    assert config.value_of(Config(partition="shards(3)"), "partition.per_agent") == 3
+    assert config.value_of(Settings(), "faults.drop") == 0.0
+    assert config.value_of(Settings(partition="shards(3)"), "partition.per_agent") == 3
     assert config.value_of(lossy, "agents") == 10
 
 
@@ -108,7 +109,7 @@ def test_a_partition_may_be_a_users_own(tmp_path):
 
     (tmp_path / "mine.py").write_text(PARTITION)
     text = f"{tmp_path / 'mine.py'}:halves(shift=3)"
-    assert Config(partition=text).partition == text
+    assert Settings(partition=text).partition == text
     labels = load("digits").labels
     made = make_partition(text, labels, 4, seed=1)
     assert made.samples.shape == (4, len(labels) // 4)
@@ -133,13 +134,13 @@ def test_train_makes_its_settings_once(tmp_path, monkeypatch):
     """And once more when the picture is drawn, from config.json: they are the same."""
     from saddle_jax.cli.__main__ import main
 
-    made, check = [], Config.__post_init__
+    made, check = [], Settings.__post_init__
 
     def counted(self):
         made.append(self)
         check(self)
 
-    monkeypatch.setattr(Config, "__post_init__", counted)
+    monkeypatch.setattr(Settings, "__post_init__", counted)
     given = ["--model=logistic", "--agents=2", "--epochs=1", "--devices=1"]
     given += ["--method=qgm", "--method.beta=0.5"]
     assert main(["saddle", "train", "--quiet", *given, f"--workdir={tmp_path / 'run'}"]) == 0

@@ -100,7 +100,7 @@ def registry_of(setting: str) -> Registry:
     return registry
 
 
-def check_trials(config: "Config") -> None:
+def check_trials(config: "Settings") -> None:
     """Checks that several runs fit into one program."""
     if config.seeds and config.seed:
         raise ArgumentError(f"seed must not be given beside seeds = {config.seeds}, got {config.seed}")
@@ -119,7 +119,7 @@ def check_trials(config: "Config") -> None:
         config.each()  # which checks its numbers
 
 
-def check_seeds(config: "Config") -> None:
+def check_seeds(config: "Settings") -> None:
     """Checks that all seeds have the same graph; a graph that is not ours is imported."""
     if is_random(config.topology) and len(trials.parse_seeds(config.seeds)) > 1:
         raise ArgumentError(
@@ -128,14 +128,14 @@ def check_seeds(config: "Config") -> None:
         )
 
 
-def check_swept(config: "Config", name: str) -> None:
+def check_swept(config: "Settings", name: str) -> None:
     """Checks that one program can vary a number; of options of what is not ours nothing is known here."""
     numbers = [field.name for field in dataclasses.fields(config) if field.type is float]
     if own := trials.own_option(name):
         if registry_of(own[0]).is_ours(getattr(config, own[0])) and lacks(config, name):
             raise unknown_name(config, name)
     elif name not in numbers:
-        if name not in Config.__dataclass_fields__:
+        if name not in Settings.__dataclass_fields__:
             raise unknown_name(config, name)
         raise ArgumentError(
             "sweep must name numbers that one program can try, "
@@ -143,7 +143,7 @@ def check_swept(config: "Config", name: str) -> None:
         )
 
 
-def lacks(config: "Config", name: str) -> bool:
+def lacks(config: "Settings", name: str) -> bool:
     """Returns whether "method.NAME" is no option of the method that is named, which is imported."""
     own = trials.own_option(name)
     if own is None:
@@ -152,7 +152,7 @@ def lacks(config: "Config", name: str) -> bool:
     return spec is None or own[1] not in registry_of(own[0]).options(spec)
 
 
-def unknown_name(config: "Config", name: str) -> ArgumentError:
+def unknown_name(config: "Settings", name: str) -> ArgumentError:
     """Returns the error of a name that is no setting, and no option of what the settings name."""
     if own := trials.own_option(name):
         text = getattr(config, own[0])
@@ -161,17 +161,17 @@ def unknown_name(config: "Config", name: str) -> ArgumentError:
         takes = f"{own[0]} {thing} takes {', '.join(options) or 'no options'}"
         return ArgumentError(f"{suggestion(own[1], options)}{takes}, got option {own[1]!r}")
     option = option_meant(config, name)
-    hint = f"did you mean '{option}'? " if option else suggestion(name, Config.__dataclass_fields__)
+    hint = f"did you mean '{option}'? " if option else suggestion(name, Settings.__dataclass_fields__)
     return ArgumentError(f"{hint}sweep must name a setting, or an option such as method.NAME, got {name!r}")
 
 
-def option_meant(config: "Config", name: str) -> str | None:
+def option_meant(config: "Settings", name: str) -> str | None:
     """Returns "method.rho" for rho, the first option of what the settings name that is called so."""
     named = (f"{whose}.{checks.ALSO_CALLED.get(name, name)}" for whose in trials.SPEC_SETTINGS)
     return next((each for each in named if not lacks(config, each)), None)
 
 
-def value_of(config: "Config", name: str) -> Any:
+def value_of(config: "Settings", name: str) -> Any:
     """Returns the value of a setting, or of an option such as "faults.drop", as it is in force."""
     own = trials.own_option(name)
     if own is None:
@@ -207,7 +207,7 @@ SCHEDULES = ("step", "imagenet", "exponential", "constant", "cosine")
 
 
 @dataclasses.dataclass(frozen=True)
-class Config:
+class Settings:
     """Everything that decides the numbers of a run, and how often they are written down."""
 
     # What is computed
@@ -396,7 +396,7 @@ class Config:
         """Tells whether these are the settings of several runs in one program."""
         return bool(self.seeds or self.sweep)
 
-    def each(self) -> "list[Config]":
+    def each(self) -> "list[Settings]":
         """Returns the settings of each run by itself; of a single run these."""
         if not self.has_trials:
             return [self]
@@ -412,7 +412,7 @@ class Config:
 
 def check_setting(name: str, value: Any) -> None:
     """Checks one setting by itself, apart from whether it goes with the others."""
-    field = Config.__dataclass_fields__[name]
+    field = Settings.__dataclass_fields__[name]
     if field.type is bool and not isinstance(value, bool):
         raise ArgumentError(f"{name} must be true or false, got {value!r}")
     if field.type is str and not isinstance(value, str):
@@ -421,27 +421,27 @@ def check_setting(name: str, value: Any) -> None:
         field.metadata["check"](name, value)
 
 
-def from_json(settings: dict[str, Any]) -> Config:
-    """Builds a Config from plain values; an unknown name is refused with the nearest setting."""
-    return Config(**_known(settings))
+def from_json(settings: dict[str, Any]) -> Settings:
+    """Builds a Settings from plain values; an unknown name is refused with the nearest setting."""
+    return Settings(**_known(settings))
 
 
 def check_each(settings: dict[str, Any]) -> dict[str, Any]:
     """Checks plain values one by one, not whether they go together, and adds those that are not given."""
     for name, value in _known(settings).items():
         check_setting(name, value)
-    return {field.name: field.default for field in dataclasses.fields(Config)} | settings
+    return {field.name: field.default for field in dataclasses.fields(Settings)} | settings
 
 
 def _known(settings: dict[str, Any]) -> dict[str, Any]:
-    fields = [field.name for field in dataclasses.fields(Config)]
+    fields = [field.name for field in dataclasses.fields(Settings)]
     for name in settings:
         if name not in fields:
             raise ArgumentError(f"{checks.suggestion(name, fields)}{name!r} is no setting")
     return settings
 
 
-def build_topology(config: Config) -> "Graphs":
+def build_topology(config: Settings) -> "Graphs":
     """Builds the graph that `topology`, `agents` and, for random graphs, `seed` describe."""
     seed = config.seed if is_random(config.topology) else 0
     return make_graph(config.topology, config.agents, seed)
@@ -450,7 +450,7 @@ def build_topology(config: Config) -> "Graphs":
 # ---- settings of a user's file FILE.py[:VARIANT], whose get_config() returns them ----
 
 
-def load_settings(text: str) -> Config:
+def load_settings(text: str) -> Settings:
     """Runs the file and returns what its get_config(), or get_config(VARIANT), returns."""
     name, variant = _split(text)
     path = pathlib.Path(name)
@@ -461,8 +461,8 @@ def load_settings(text: str) -> Config:
             config = module.get_config(variant) if variant else module.get_config()
     except (Exception, SystemExit) as error:  # it is the user's own program
         raise ArgumentError(f"config {text}: {type(error).__name__}: {one_line(error)}") from error
-    if not isinstance(config, Config):
-        raise ArgumentError(f"{name}: get_config() must return a saddle_jax.config.Config, got {config!r}")
+    if not isinstance(config, Settings):
+        raise ArgumentError(f"{name}: get_config() must return saddle_jax.Settings, got {config!r}")
     return config
 
 
