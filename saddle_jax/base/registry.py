@@ -481,6 +481,9 @@ class Registry(MutableMapping[str, Callable[..., Any]]):
         given |= next(
             (given.pop(n) for n, each in own.items() if each.kind is each.VAR_KEYWORD and n in given), {}
         )
+        for name, value in given.items():
+            if name in own and own[name].annotation is bool and not isinstance(value, bool):
+                raise ArgumentError(f"{name} must be True or False, got {str(value)!r}")
         missing = [n for n in named if own[n].default is inspect.Parameter.empty and n not in given]
         if whole and missing:
             raise ArgumentError(

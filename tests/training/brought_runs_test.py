@@ -165,7 +165,7 @@ WRONG = {
     "setting": (["--method=mine.py:method", "--method.gamma=0.5"],
                 "takes beta, weight_decay, compressor, name, got option 'gamma'"),
     "sweep": (["--method=mine.py:method", "--sweep=method.gamma=0.5,1"],
-              "sweep: method mine.py:method takes beta, weight_decay, compressor, name, got option 'gamma'"),
+              "method mine.py:method takes beta, weight_decay, compressor, name, got option 'gamma'"),
     "seeds": (["--topology=mine.py:drawn", "--seeds=0,1"],
               "seeds must be one for topology mine.py:drawn, whose graph differs between seeds"),
     "gradient": (["--gradient=mine.py:number"],
