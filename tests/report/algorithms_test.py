@@ -7,7 +7,6 @@ import pytest
 
 import saddle_jax as sj
 from saddle_jax.base.about import About, about
-from saddle_jax.base.registry import parameters_of
 from saddle_jax.methods import METHODS, base_methods
 from saddle_jax.report import algorithms
 from saddle_jax.report.tables import as_text

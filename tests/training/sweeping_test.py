@@ -228,4 +228,4 @@ def test_options_of_things_that_are_brought_may_be_swept(tmp_path, capsys):
     assert half["test_loss"] == pytest.approx(result["test_loss"], rel=1e-4)
     assert half["test_loss"] != pytest.approx(whole["test_loss"], rel=1e-2)
     assert cli.main(["saddle", "train", *command[:-2], "--sweep=method.strenght=1,2"]) == 2
-    assert "got 'strenght'" in capsys.readouterr().err
+    assert "did you mean 'strength'" in capsys.readouterr().err
