@@ -379,7 +379,7 @@ class Registry(MutableMapping[str, Callable[..., Any]]):
         spec = self.parse(spec) if isinstance(spec, str) else spec
         if spec.is_object:
             raise ArgumentError(
-                f"{self.what} {spec} was made from Python objects: open it with saddle_jax.Run"
+                f"{self.what} {spec} was made from Python objects: open it with saddle_jax.Experiment"
             )
         if spec.is_code:
             return user_code.load(self.what, spec.name)

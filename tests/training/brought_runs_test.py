@@ -253,7 +253,7 @@ def test_the_other_verbs_show_brought_things(folder, capsys):
     assert saddle("methods", "mine.py:method") == 0
     shown = capsys.readouterr().out
     assert "A method of momentum whose equations are those of QGM." in shown
-    assert "* beta=0.9" in shown
+    assert "    beta=0.9 " in shown
     assert "of the momentum." in shown
     assert saddle("methods", "mine.py:method", "--json") == 0
     (facts,) = json.loads(capsys.readouterr().out)
