@@ -379,7 +379,7 @@ class Registry(MutableMapping[str, Callable[..., Any]]):
         spec = self.parse(spec) if isinstance(spec, str) else spec
         if spec.is_object:
             raise ArgumentError(
-                f"{self.what} {spec} was made from Python objects: open it with saddle_jax.Run"
+                f"{self.what} {spec} was made from Python objects: open it with saddle_jax.Experiment"
             )
         if spec.is_code:
             return user_code.load(self.what, spec.name)
@@ -476,6 +476,9 @@ class Registry(MutableMapping[str, Callable[..., Any]]):
         given |= next(
             (given.pop(n) for n, each in own.items() if each.kind is each.VAR_KEYWORD and n in given), {}
         )
+        for name, value in given.items():
+            if name in own and own[name].annotation is bool and not isinstance(value, bool):
+                raise ArgumentError(f"{name} must be True or False, got {str(value)!r}")
         missing = [n for n in named if own[n].default is inspect.Parameter.empty and n not in given]
         if whole and missing:
             raise ArgumentError(

@@ -169,7 +169,7 @@ def verified(workdir: pathlib.Path, config: "Settings", given: Sequence[str]) ->
         if ref.spec.is_object:
             raise RunError(
                 f"{workdir}: {ref.setting} {ref.text} was made from Python objects: open it with "
-                "saddle_jax.Run"
+                "saddle_jax.Experiment"
             )
         entry = entries.get((ref.setting, ref.text))
         if entry is None:

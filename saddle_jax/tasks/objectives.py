@@ -91,7 +91,8 @@ class Objective:
         remaining samples are skipped.
       check: (outputs for inputs [1, ...], dataset) -> None; raises an ArgumentError if they do not fit.
 
-    >>> sj.Problem((np.ones((8, 2)), np.ones(8)), (np.ones((8, 2)), np.ones(8))).dataset.objective
+    >>> samples = (np.ones((8, 2)), np.ones(8))
+    >>> sj.Experiment(sj.qgm(sj.ring(2), 0.1), samples, samples).trial.data.objective
     'regression'
     """
 

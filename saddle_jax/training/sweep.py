@@ -91,6 +91,8 @@ def runs_of_sweep(
         try:
             bare = _changed(settings, place)
             lacking = [name for name in (*fixed, *numbers) if lacks(bare, name)]
+            if lacking and not place:  # nor can another method have it
+                raise unknown_name(bare, lacking[0])
             bare = _changed(bare, {name: value for name, value in fixed.items() if name not in lacking})
             own = {name: values for name, values in numbers.items() if name not in lacking}
             together = _shared(bare, own) if single_program else {}

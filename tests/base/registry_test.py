@@ -200,6 +200,12 @@ def test_files_move():
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("text", ["qgm(nesterov=yes)", "qgm(nesterov=false)", "qgm(nesterov=0)"])
+def test_a_truth_is_no_other_word(text):
+    with pytest.raises(ArgumentError, match=r"^nesterov must be True or False, got '(yes|false|0)'$"):
+        METHODS.make(text, topology=sj.ring(4), learning_rate=0.1)
+
+
 def test_lists_are_split_outside_of_brackets():
     assert split("qgm, d2(a=1, b=[2, 3]),ngm,") == ["qgm", "d2(a=1, b=[2, 3])", "ngm"]
     assert split("none quantize(2, biased=True)", " ") == ["none", "quantize(2, biased=True)"]

@@ -17,7 +17,7 @@ VERBS = [["evaluate"], ["export"], ["sharpness", "--images=32", "--iterations=2"
 def test_opening_again_needs_the_file_to_be_named(copied, verb, capsys):
     assert saddle(*verb, "run") == 2
     assert capsys.readouterr().err == (
-        "saddle: run was trained with mine.py:method(beta=0.8), which is imported only when you say so: "
+        "saddle: run was trained with mine.py:Compressor(size=2), which is imported only when you say so: "
         "add --code=mine.py\n"
     )
     (copied / "four.edges").unlink()  # its copy is read
@@ -90,7 +90,7 @@ def test_nothing_that_only_reads_imports_anything(copied, capsys):
     for path in (copied / "run" / "code").iterdir():
         path.write_text(TRAP)
     assert saddle("list", ".") == 0
-    assert "mine.py:method(beta=0.8)" in capsys.readouterr().out
+    assert METHOD in capsys.readouterr().out
     assert saddle("report", "run", "--output=page.html") == 0
     page = (copied / "page.html").read_text()
     assert "four.edges: 4 agents, degree 2" in page
@@ -123,7 +123,7 @@ def test_nothing_that_only_reads_imports_anything(copied, capsys):
         ),
         (
             {"config": {"method": "<qgm>"}},
-            "was made from Python objects: open it with saddle_jax.Run",
+            "was made from Python objects: open it with saddle_jax.Experiment",
         ),
     ],
     ids=lambda value: str(value)[:40] if isinstance(value, str) else "",

@@ -114,13 +114,13 @@ def test_every_gradient_can_sweep_its_radius(estimator):
 BAD = {
     "method lacks": (
         ["--sweep=method.rho=0,0.1", "--method=qgm"],
-        "sweep: method qgm takes .* got option 'rho'",
+        "method qgm takes .* got option 'rho'",
     ),
     "unknown": (["--sweep=learning_rat=1,2"], "did you mean 'learning_rate'.* got 'learning_rat'"),
     "whole": (["--sweep=batch_size=16,x"], "sweep: batch_size must be an integer, got 'x'"),
     "bound": (["--sweep=agents=0,2"], "agents must be an integer >= 1 and <= 10000, got 0"),
     "choice": (["--sweep=method=qgm,qgmm"], "did you mean 'qgm'.*method must be one of .* got 'qgmm'"),
-    "truth": (["--sweep=method.nesterov=yes"], "nesterov must be true or false, got 'yes'"),
+    "truth": (["--sweep=method.nesterov=yes"], "nesterov must be True or False, got 'yes'"),
     "twice": (
         ["--sweep=method.beta=0.1,0.10"],
         "sweep of method.beta must name each value once, got '0.1,0.10'",
@@ -228,4 +228,4 @@ def test_options_of_things_that_are_brought_may_be_swept(tmp_path, capsys):
     assert half["test_loss"] == pytest.approx(result["test_loss"], rel=1e-4)
     assert half["test_loss"] != pytest.approx(whole["test_loss"], rel=1e-2)
     assert cli.main(["saddle", "train", *command[:-2], "--sweep=method.strenght=1,2"]) == 2
-    assert "got 'strenght'" in capsys.readouterr().err
+    assert "did you mean 'strength'" in capsys.readouterr().err
