@@ -11,9 +11,14 @@ import pytest
 from saddle_jax.cli.__main__ import main
 from saddle_jax.cli.verb import first_words, load
 from saddle_jax.core.comm_cost import passes_per_step
+<<<<<<< HEAD
 from saddle_jax.papers import runs
+=======
+from saddle_jax.papers import runs, tables
+from saddle_jax.papers.tables import SCALES
+>>>>>>> 29738fb (Tests of papers count a model's bytes on one tensor where the number of tensors does not matter)
 from saddle_jax.papers.saddle.experiments import EXPERIMENTS, PAPER
-from saddle_jax.papers.saddle.figures import FIGURES, Place, command_of, named_figure
+from saddle_jax.papers.saddle.figures import FIGURES, command_of, named_figure
 from saddle_jax.papers.saddle.printed import SETTINGS
 from saddle_jax.papers.tables import SCALES
 from saddle_jax.training.program import build
@@ -58,7 +63,7 @@ def test_every_figure_is_made_of_rows_that_exist_and_verbs_that_exist(capsys):
     load()
     for figure in FIGURES.values():
         for picture in figure.pictures:
-            assert command_of(picture, Place("out", [1], 64))[0] in first_words()
+            assert command_of(picture, "out", [1], 64)[0] in first_words()
         if figure.table is not None:
             names = [entry.name for entry in EXPERIMENTS[figure.table].entries]
             for part in figure.rows:
@@ -68,7 +73,7 @@ def test_every_figure_is_made_of_rows_that_exist_and_verbs_that_exist(capsys):
     assert all(re.search(rf"^{name} +(\d( and 8)?|-) +(table|none)", shown, re.M) for name in FIGURES)
     for figure in FIGURES.values():
         for picture in figure.pictures:
-            verb, arguments = command_of(picture, Place("out", [1], 64))
+            verb, arguments = command_of(picture, "out", [1], 64)
             assert ("--directions=orthogonal" in arguments) == (verb == "landscape")
 
 
@@ -238,8 +243,8 @@ def test_interpretations_change_the_runs_that_they_mean_something_to():
 
     def changed(name, **given):
         default = by_name[name]
-        config = runs.interpreted_as(default, given)
-        return runs.interpretation_suffix(config, default), config
+        config = tables.interpreted_as(default, given)
+        return tables.interpretation_suffix(config, default), config
 
     compressed, plain = "cifar10-ring10-alpha0.01-qgm-quantize8", "cifar10-ring10-alpha0.01-qgm-none"
     assert changed(compressed, order="paper")[0] == "-order=paper"
