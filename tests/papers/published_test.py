@@ -32,7 +32,9 @@ def test_a_number_agrees_if_it_rounds_to_the_printed_one():
 def test_the_authors_random_numbers():
     """Two draws each of torch 2 after torch.manual_seed(0), with a few numbers and with blocks of 16."""
     few = relaysgd.torch_normal(np.random.RandomState(0), 3)
-    np.testing.assert_allclose(few, [1.5409961082440433, -0.2934289057609464, -2.1787893820745574], rtol=1e-14)
+    np.testing.assert_allclose(
+        few, [1.5409961082440433, -0.2934289057609464, -2.1787893820745574], rtol=1e-14
+    )
     random = np.random.RandomState(0)
     first, second = relaysgd.torch_normal(random, 20), relaysgd.torch_normal(random, 20)
     np.testing.assert_allclose(first[:3], [-2.310411800234176, -0.3732508612577643, -1.0608166785462863])
@@ -71,9 +73,7 @@ def test_agents_have_all_neighbours_on_a_complete_graph_and_none_on_an_isolated_
 
 @pytest.mark.parametrize(("name", "agrees"), [("ring(32)", True), ("binary_tree(32)", False)])
 def test_dpsgd_has_the_rate_of_the_formula_where_all_agents_are_alike(name, agrees):
-    ((graph, (rate, eta)),) = (
-        item for item in beyond_spectral_gap.PRINTED.items() if item[0].name == name
-    )
+    ((graph, (rate, eta)),) = (item for item in beyond_spectral_gap.PRINTED.items() if item[0].name == name)
     found = within_noise("", rate, *beyond_spectral_gap.measured(graph, float(eta), 40))
     assert found.agrees == agrees
     assert found.error < 0.002

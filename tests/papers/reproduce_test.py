@@ -11,12 +11,7 @@ import pytest
 from saddle_jax.cli.__main__ import main
 from saddle_jax.cli.verb import first_words, load
 from saddle_jax.core.comm_cost import passes_per_step
-<<<<<<< HEAD
-from saddle_jax.papers import runs
-=======
 from saddle_jax.papers import runs, tables
-from saddle_jax.papers.tables import SCALES
->>>>>>> 29738fb (Tests of papers count a model's bytes on one tensor where the number of tensors does not matter)
 from saddle_jax.papers.saddle.experiments import EXPERIMENTS, PAPER
 from saddle_jax.papers.saddle.figures import FIGURES, command_of, named_figure
 from saddle_jax.papers.saddle.printed import SETTINGS

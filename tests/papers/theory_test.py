@@ -62,7 +62,12 @@ def test_the_bound_grows_with_what_is_bad_and_vanishes_with_it():
         assert bound(more).total > before
     for name, value in (("lambda_", 0.6), ("agents", 8), ("steps", 200)):
         assert bound(dataclasses.replace(BY_HAND, **{name: value})).total < before
-    for name, terms in (("sigma", slice(1, 4)), ("delta", slice(4, 5)), ("rho", slice(5, 9)), ("gap", slice(1))):
+    for name, terms in (
+        ("sigma", slice(1, 4)),
+        ("delta", slice(4, 5)),
+        ("rho", slice(5, 9)),
+        ("gap", slice(1)),
+    ):
         without = bound(dataclasses.replace(BY_HAND, **{name: 0.0}))
         assert sum(without[terms]) == 0
         assert without.total == pytest.approx(before - sum(bound(BY_HAND)[terms]))
