@@ -69,6 +69,7 @@ MINUTES = {
     "bin/saddle landscape": "--images=64 --points=3",
     "bin/saddle reproduce theory runs/judged": "--samples=64",
     "bin/saddle reproduce theory --testbed": "--steps=50",
+    "bin/saddle reproduce --paper=": "--paper=base_graph",
     "bin/saddle reproduce --table=1 --rows=": "--rows=cifar10-ring10-alpha0.01-qgm-none --seeds=1",
     "bin/saddle reproduce --table=": "--plan",
     "bin/saddle reproduce --table=1 --list": "",  # which lists already

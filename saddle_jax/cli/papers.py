@@ -121,10 +121,10 @@ def demo(options: flags.FlagValues, out: Output) -> int:
 )
 def reproduce(options: flags.FlagValues, out: Output) -> int:
     """Compute a table or a figure of a paper, and compare it with the published one."""
-    if options.paper != "saddle":
-        return _paper(options, out)
     if options.list and options.table is None:
         return _list_all(out)
+    if options.paper != "saddle":
+        return _paper(options, out)
     for name, action in (("claims", _claims), ("evidence", _evidence)):
         if options[name].value:
             if options.table or options.figure or options.rows or _interpretations(options):
@@ -134,7 +134,7 @@ def reproduce(options: flags.FlagValues, out: Output) -> int:
 
 
 # The options that mean something for papers other than SADDLe.
-_OF_ALL = ("paper", "list", "workdir", "quiet", "json")
+_OF_ALL = ("paper", "workdir", "quiet", "json")
 
 
 def _paper(options: flags.FlagValues, out: Output) -> int:

@@ -12,7 +12,7 @@ from saddle_jax.cli.__main__ import main
 from saddle_jax.papers.saddle import printed
 from saddle_jax.papers.saddle.claims import CLAIMS
 from saddle_jax.papers.saddle.experiments import EXPERIMENTS
-from saddle_jax.papers.tables import SCALES, Claim, Printed, ends
+from saddle_jax.papers.tables import SCALES, Claim, Contrast, Printed, ends
 
 
 def cells(text):
@@ -57,8 +57,8 @@ def test_averages_and_ranges_by_columns_of_the_printed_text():
 
 def test_every_claim_is_about_pairs_of_one_problem_but_for_alpha():
     for claim in CLAIMS:
-        assert claim.differences
-        for one, other in claim.differences:
+        assert claim.contrasts
+        for one, other, _ in claim.contrasts:
             if other is not None:
                 assert (one.dataset, one.agents, one.topology) == (
                     other.dataset,
@@ -67,7 +67,7 @@ def test_every_claim_is_about_pairs_of_one_problem_but_for_alpha():
                 )
                 assert one.problem == other.problem or "alpha" in claim.text or "retains" in claim.text
     # Tables 1 to 5 have 76 pairs of a method with its SADDLe version
-    assert len(CLAIMS[0].differences) + len(CLAIMS[1].differences) == (64 + 16 + 48 + 16 + 8) // 2
+    assert len(CLAIMS[0].contrasts) + len(CLAIMS[1].contrasts) == (64 + 16 + 48 + 16 + 8) // 2
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_every_claim_is_about_pairs_of_one_problem_but_for_alpha():
 def test_verdicts_go_by_the_last_digit(stated, values, expected):
     entries = [e for e in EXPERIMENTS["levels"].entries if e.printed][:2]
     changed = [
-        (dataclasses.replace(entry, printed=Printed(value)), None)
+        Contrast(dataclasses.replace(entry, printed=Printed(value)))
         for entry, value in zip(entries, values, strict=True)
     ]
     kept = tuple(changed[: len(stated)])
@@ -93,14 +93,13 @@ def test_verdicts_go_by_the_last_digit(stated, values, expected):
 def test_a_gain_under_compression_is_no_drop_in_the_text_but_a_gain_of_ours():
     one, other = (e for e in EXPERIMENTS["levels"].entries if e.name.endswith(("-qgm-none", "-ngm-none")))
     means = {one: -2.0, other: 1.5}
-    differences = tuple((dataclasses.replace(e, printed=Printed(mean)), None) for e, mean in means.items())
-    assert Claim("", "", ("0", "1.5"), differences, ends, 0.0).printed() == (0.0, 1.5)
-    assert Claim("", "", ("0", "1.5"), ((one, None), (other, None)), ends, 0.0).value(means) == (
-        (-2.0, 1.5),
-        2,
-    )
+    printed = [Contrast(dataclasses.replace(e, printed=Printed(mean))) for e, mean in means.items()]
+    assert Claim("", "", ("0", "1.5"), printed, ends, 0.0).printed() == (0.0, 1.5)
+    claim = Claim("", "", ("0", "1.5"), [Contrast(one), Contrast(other)], ends, 0.0)
+    assert claim.value(means) == ((-2.0, 1.5), 2)
 
 
+@pytest.mark.usefixtures("of_one_tensor")
 def test_ours_stand_beside_them_as_far_as_there_are_runs(tmp_path, capsys):
     accuracies = {"qgm-none": (0.5, 0.6), "q_saddle-none": (0.61, 0.77), "qgm-quantize8": (0.4,)}
     for entry in EXPERIMENTS["1"].entries:
@@ -122,6 +121,7 @@ def test_ours_stand_beside_them_as_far_as_there_are_runs(tmp_path, capsys):
     assert rows["Table 3", "CIFAR-10: 2.3 % better"]["ours"] == "-"
 
 
+@pytest.mark.usefixtures("of_one_tensor")
 def test_claims_need_no_runs_and_no_table(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["saddle", "reproduce", "--claims"]) == 0

@@ -24,7 +24,7 @@ SMALL = Settings(
     subset=150,
     partition="dirichlet(0.5)",
     eval_agents="never",
-    gamma=0.5,
+    method="q_saddle(gamma=0.5)",
 )
 
 
@@ -113,10 +113,10 @@ def test_sigma_is_the_expected_square_over_random_batches(samples, monkeypatch):
 
 
 def test_what_lies_outside_of_the_theorem_is_told():
-    inside = Settings(nesterov=False, weight_decay=0.0, schedule="constant")
-    assert measured.outside_the_theorem(inside) == []
-    assert measured.outside_the_theorem(dataclasses.replace(inside, method="qgm")) == []
-    told = measured.outside_the_theorem(Settings(method="n_saddle", compressor="sign"))
+    for method in ("q_saddle", "qgm"):
+        inside = Settings(method=f"{method}(nesterov=False, weight_decay=0.0)", schedule="constant")
+        assert measured.outside_the_theorem(inside) == []
+    told = measured.outside_the_theorem(Settings(method="n_saddle(compressor=sign)"))
     words = ("method n_saddle", "Nesterov", "weight decay 0.0001", "schedule (step)", "compressor sign")
     assert len(told) == 5
     assert all(word in text for word, text in zip(words, told, strict=True))
@@ -156,7 +156,7 @@ def test_the_command_prints_terms_and_conditions(capsys):
 
 def test_the_command_measures_and_draws(capsys, tmp_path, monkeypatch):
     short = [point(2, 1.0, 0.1), point(4, 0.6, 0.02)]
-    monkeypatch.setattr(testbed, "sweep", lambda report: [report(p) or p for p in short])
+    monkeypatch.setattr(testbed, "sweep", lambda: short)
     command = [
         "reproduce",
         "theory",
@@ -201,7 +201,7 @@ def test_the_command_shows_the_corollary_by_graph_and_momentum(capsys, tmp_path,
 
 def test_what_is_not_finite_is_null_in_json(capsys, monkeypatch):
     diverged = [point(2, 1.0, 0.1), point(4, float("nan"), 0.1)]
-    monkeypatch.setattr(testbed, "sweep", lambda report: diverged)
+    monkeypatch.setattr(testbed, "sweep", lambda: diverged)
     assert cli.main(["saddle", "reproduce", "theory", "--testbed", "--agents=2", "--steps=50", "--json"]) == 0
     content = json.loads(capsys.readouterr().out)
     assert [p["mean"] for p in content["speedup"]] == [1.0, None]

@@ -260,7 +260,7 @@ def test_statements_are_about_the_tables_that_have_both():
         for one, other, bases in statement.contrasts:
             assert one.problem == other.problem
             assert one != other
-            assert bases is None or {base.compressor for base in bases} == {"none"}
+            assert not bases or {base.compressor for base in bases} == {"none"}
     compressors = {contrast.one.compressor for contrast in by_name["drop"].contrasts}
     assert compressors == {"quantize(8)", "quantize(10)", "top_k(0.3)", "sign", "quantize(2, biased=True)"}
 

@@ -20,6 +20,7 @@ import jax
 import numpy as np
 
 from saddle_jax import models
+from saddle_jax.base.types import Params
 from saddle_jax.compression import COMPRESSORS
 from saddle_jax.core.comm_cost import CommCost, comm_cost, passes_per_step
 from saddle_jax.core.trees import replicate
@@ -167,12 +168,20 @@ def cost_of(method: str, compressor: str, dataset: str, agents: int) -> CommCost
 @functools.cache
 def _cost_of_five(method: str, compressor: str, dataset: str) -> CommCost:
     """Returns the communication cost on a ring of five agents, the smallest of the paper."""
-    setting, data = SETTINGS[dataset], stand_in(dataset)
     named = None if compressor == "none" else COMPRESSORS.make(compressor)
-    chosen = METHODS[method](ring(5), setting.learning_rate, compressor=named)
-    model = models.build(setting.model, data.num_outputs)
-    shapes = jax.eval_shape(lambda: replicate(models.init(model, data.input_shape, jax.random.key(0)), 5))
-    return comm_cost(chosen, shapes)
+    chosen = METHODS[method](ring(5), SETTINGS[dataset].learning_rate, compressor=named)
+    return comm_cost(chosen, shapes_of(dataset))
+
+
+@functools.cache
+def shapes_of(dataset: str) -> Params:
+    """Returns the shapes of five agents' models [5, ...]."""
+    data = stand_in(dataset)
+    model = models.build(SETTINGS[dataset].model, data.num_outputs)
+    shapes: Params = jax.eval_shape(
+        lambda: replicate(models.init(model, data.input_shape, jax.random.key(0)), 5)
+    )
+    return shapes
 
 
 def _truncated(value: float) -> float:

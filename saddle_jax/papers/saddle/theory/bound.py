@@ -98,21 +98,6 @@ class Bound(NamedTuple):
     perturbation_consensus: float
 
     @property
-    def noise(self) -> float:
-        """Returns C_sigma sigma^2, what the sampling noise adds."""
-        return self.noise_mean + self.noise_momentum + self.noise_consensus
-
-    @property
-    def perturbation(self) -> float:
-        """Returns C_rho rho^2, what SAM's perturbation adds."""
-        return (
-            self.perturbation_bias
-            + self.perturbation_mean
-            + self.perturbation_momentum
-            + self.perturbation_consensus
-        )
-
-    @property
     def leading(self) -> float:
         """Returns the two terms of order 1 / sqrt(nT) under the corollary's schedule."""
         return self.gap + self.noise_mean
