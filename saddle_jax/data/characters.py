@@ -13,27 +13,22 @@ _PASSAGE = 10  # consecutive windows that are split into training or test data t
 _TEST_EVERY = 10  # of so many passages the last is test data
 
 
-class Windows(NamedTuple):
-    """Windows of a text, with the next character of each position.
+class Text(NamedTuple):
+    """The embedded text in windows of T characters and the one that follows, writer by writer.
 
     Attributes:
-      inputs: uint8 [N, T], character indices.
-      targets: uint8 [N, T], the next characters: targets[:, :-1] equals inputs[:, 1:].
+      windows: uint8 [N, T + 1], character indices: vocabulary[c] is character c.
       writers: int32 [N], the author of each window, by which samples are partitioned.
+      is_test: bool [N].
+      names: the authors.
+      vocabulary: all characters.
     """
 
-    inputs: np.ndarray
-    targets: np.ndarray
+    windows: np.ndarray
     writers: np.ndarray
-
-
-class Text(NamedTuple):
-    """Training and test windows of a text, and their vocabulary."""
-
-    train: Windows
-    test: Windows
-    vocabulary: str  # character c has the index vocabulary.index(c)
-    writers: tuple[str, ...]
+    is_test: np.ndarray
+    names: tuple[str, ...]
+    vocabulary: str
 
 
 def load_characters() -> Dataset:
@@ -42,15 +37,16 @@ def load_characters() -> Dataset:
     Samples are partitioned by president. The texts are works of the US Government, in the public domain.
     """
     text = read_text()
-    train, test = (
-        {"inputs": windows.inputs, "targets": windows.targets} for windows in (text.train, text.test)
-    )
+
+    def samples(windows: np.ndarray) -> dict[str, np.ndarray]:
+        return {"inputs": windows[:, :-1], "targets": windows[:, 1:]}
+
     return Dataset(
         name="characters",
-        train=train,
-        test=test,
-        class_names=text.writers,
-        partition_labels=text.train.writers,
+        train=samples(text.windows[~text.is_test]),
+        test=samples(text.windows[text.is_test]),
+        class_names=text.names,
+        partition_labels=text.writers[~text.is_test],
         outputs=len(text.vocabulary),
         objective="language",
         model="causal_mlp",
@@ -66,22 +62,18 @@ def read_text() -> Text:
     test perplexity of 19.5 (unigrams), 10.2 (bigrams) and 6.1 (trigrams).
     """
     with np.load(_FILE, allow_pickle=False) as file:
-        text, ends, writers = file["text"], file["ends"], file["presidents"]
+        text, ends, names = file["text"], file["ends"], file["presidents"]
     codes, numbers = np.unique(text, return_inverse=True)
-    vocabulary = codes.tobytes().decode("latin-1")
-    parts = [_cut(part) for part in np.split(numbers.astype(np.uint8), ends[:-1])]
-    windows = np.concatenate(parts)
-    of_writers = np.repeat(np.arange(len(parts), dtype=np.int32), [len(part) for part in parts])
-    places = np.concatenate([np.arange(len(part)) for part in parts])
-    is_test = places // _PASSAGE % _TEST_EVERY == _TEST_EVERY - 1
-    train, test = (
-        Windows(windows[chosen, :-1], windows[chosen, 1:], of_writers[chosen])
-        for chosen in (~is_test, is_test)
-    )
-    return Text(train, test, vocabulary, tuple(writers.tolist()))
-
-
-def _cut(part: np.ndarray) -> np.ndarray:
-    """Cuts a text into windows of LENGTH + 1 characters and drops the remainder."""
     size = LENGTH + 1
-    return part[: len(part) // size * size].reshape(-1, size)
+    parts = [  # the rest of a writer's text is dropped
+        part[: len(part) // size * size].reshape(-1, size)
+        for part in np.split(numbers.astype(np.uint8), ends[:-1])
+    ]
+    places = np.concatenate([np.arange(len(part)) for part in parts])
+    return Text(
+        windows=np.concatenate(parts),
+        writers=np.repeat(np.arange(len(parts), dtype=np.int32), [len(part) for part in parts]),
+        is_test=places // _PASSAGE % _TEST_EVERY == _TEST_EVERY - 1,
+        names=tuple(names.tolist()),
+        vocabulary=codes.tobytes().decode("latin-1"),
+    )

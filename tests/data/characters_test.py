@@ -12,45 +12,38 @@ def text():
     return characters.read_text()
 
 
-def spelt(text, windows, number):
-    """One window with the character that follows it, as a text."""
-    codes = [*windows.inputs[number], windows.targets[number, -1]]
-    return "".join(text.vocabulary[code] for code in codes)
+def as_texts(text, chosen):
+    """Windows, each with the character that follows it, as texts."""
+    return ["".join(text.vocabulary[code] for code in window) for window in text.windows[chosen]]
 
 
 def test_windows_are_text_and_targets_are_what_follows(text):
-    first = spelt(text, text.train, 0)
+    first, second = as_texts(text, [0, 1])
     assert first == "Fellow-Citizens of the Senate and House of Representatives: In me"
-    assert spelt(text, text.train, 1) == "eting you again I feel much satisfaction in being able to repeat "
-    for windows, count in ((text.train, 6966), (text.test, 700)):
-        assert windows.inputs.shape == windows.targets.shape == (count, characters.LENGTH)
-        assert windows.inputs.dtype == windows.targets.dtype == np.uint8
-        np.testing.assert_array_equal(windows.inputs[:, 1:], windows.targets[:, :-1])
-        assert windows.writers.shape == (count,)
-        np.testing.assert_array_equal(np.unique(windows.writers), np.arange(10))
+    assert second == "eting you again I feel much satisfaction in being able to repeat "
     assert len(text.vocabulary) == len(set(text.vocabulary)) == 76
-    assert text.train.inputs.max() == 75
-    assert text.writers[text.train.writers[0]] == "George Washington"
-    lincoln = np.flatnonzero(text.train.writers == text.writers.index("Abraham Lincoln"))[0]
-    assert "In th" in spelt(text, text.train, lincoln)
+    assert text.windows.max() == 75
+    assert text.names[text.writers[0]] == "George Washington"
+    assert "In th" in as_texts(text, text.writers == text.names.index("Abraham Lincoln"))[0]
+    dataset = characters.load_characters()
+    for samples, chosen in ((dataset.train, ~text.is_test), (dataset.test, text.is_test)):
+        assert samples["inputs"].dtype == samples["targets"].dtype == np.uint8
+        np.testing.assert_array_equal(samples["inputs"], text.windows[chosen, : characters.LENGTH])
+        np.testing.assert_array_equal(samples["inputs"][:, 1:], samples["targets"][:, :-1])
+        np.testing.assert_array_equal(samples["targets"][:, -1], text.windows[chosen, -1])
 
 
 def test_training_and_testing_share_no_window_and_every_president_has_both(text):
-    train = {spelt(text, text.train, number) for number in range(len(text.train.writers))}
-    test = {spelt(text, text.test, number) for number in range(len(text.test.writers))}
+    train, test = set(as_texts(text, ~text.is_test)), set(as_texts(text, text.is_test))
     assert len(train) == 6966
     assert len(test) == 700
     assert not train & test
-    np.testing.assert_array_equal(np.bincount(text.test.writers), np.full(10, 70))
+    np.testing.assert_array_equal(np.bincount(text.writers[text.is_test]), np.full(10, 70))
 
 
 def test_perplexities_of_counting_are_those_that_the_docstring_states(text):
     size = len(text.vocabulary)
-
-    def joined(windows):
-        return np.concatenate([windows.inputs, windows.targets[:, -1:]], axis=1).astype(int)
-
-    train, test = joined(text.train), joined(text.test)
+    train, test = text.windows[~text.is_test].astype(int), text.windows[text.is_test].astype(int)
 
     def perplexity(chances):
         return float(np.exp(-np.mean(np.log(chances))))
@@ -69,6 +62,6 @@ def test_perplexities_of_counting_are_those_that_the_docstring_states(text):
     assert all(word in characters.read_text.__doc__ for word in ("19.5", "10.2", "6.1", "6,966", "700"))
 
 
-def test_writers_can_be_dealt(text):
-    partition = data.make_partition("dirichlet(0.1)", text.train.writers, 10, seed=0)
+def test_samples_are_partitioned_by_writer():
+    partition = data.make_partition("dirichlet(0.1)", data.load("characters").labels, 10, seed=0)
     assert partition.skew.classes_per_agent < 5

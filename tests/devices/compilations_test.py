@@ -18,7 +18,7 @@ from saddle_jax.training.loop import train as train_here
 from saddle_jax.training.progress import Screen
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-SETTINGS = {"model": "logistic", "agents": 5, "epochs": 1, "subset": 200}
+SETTINGS = {"model": "logistic", "agents": 8, "epochs": 1, "subset": 320}
 
 
 class Noting(Screen):
@@ -44,7 +44,7 @@ def trained_here(devices):
 
 
 def train(cache, workdir):
-    """Trains on five of eight devices, in a process of its own: this one has four."""
+    """Trains on eight devices, in a process of its own: this one has four."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "SADDLE_CACHE_DIR": str(cache)}
     environment["JAX_NUM_CPU_DEVICES"] = "8"
     environment.pop("JAX_COMPILATION_CACHE_DIR", None)
