@@ -61,7 +61,7 @@ def test_estimates_are_those_of_a_computation_by_hand(small):
     experiment, params = small
     partition = experiment.partition
     assert len(set(partition.sizes.tolist())) > 1  # agents with unequal shares
-    found = measured.estimate(experiment, params, iterations=25)
+    found = measured.estimate(experiment, params, iterations=15)
     weights = flat(jax.tree.map(lambda x: x.mean(axis=0), params))
     means, curvatures, losses = [], [], []
     for row, size in zip(partition.samples, partition.sizes, strict=True):

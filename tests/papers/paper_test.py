@@ -162,17 +162,11 @@ def test_every_entry_has_a_name_of_its_own_and_settings_at_every_scale(table):
 
 
 def programs():
-    """An entry of each kind of compiled step that the experiments need; numbers of bits are one kind."""
+    """An entry of each kind of step that the experiments need; numbers of bits are one kind."""
     kinds = {}
     for table, found in EXPERIMENTS.items():
         for e in found.entries:
-            kind = (
-                e.topology,
-                e.method,
-                re.sub(r"[\d.]+", "", e.compressor),
-                e.ascent_every,
-                e.alpha is None,
-            )
+            kind = (e.method, re.sub(r"[\d.]+", "", e.compressor), e.ascent_every)
             kinds.setdefault(kind, pytest.param(e, id=f"{table}-{e.name}"))
     return list(kinds.values())
 

@@ -71,12 +71,18 @@ def test_agents_have_all_neighbours_on_a_complete_graph_and_none_on_an_isolated_
     np.testing.assert_allclose(beyond_spectral_gap.covariance(alone, 0.75), 4 * np.eye(4))
 
 
-@pytest.mark.parametrize(("name", "agrees"), [("ring(32)", True), ("binary_tree(32)", False)])
-def test_dpsgd_has_the_rate_of_the_formula_where_all_agents_are_alike(name, agrees):
-    ((graph, (rate, eta)),) = (item for item in beyond_spectral_gap.PRINTED.items() if item[0].name == name)
-    found = within_noise("", rate, *beyond_spectral_gap.measured(graph, float(eta), 40))
-    assert found.agrees == agrees
-    assert found.error < 0.002
+def test_dpsgd_is_faster_than_the_formula_where_agents_differ():
+    """On the binary tree; the exact rate is that of the covariance's own recursion, by power iteration."""
+    (graph,) = (graph for graph in beyond_spectral_gap.PRINTED if graph.name == "binary_tree(32)")
+    eta, zeta, W = 0.0614, beyond_spectral_gap.ZETA, graph.mixing  # noqa: N806
+    C = np.eye(32)  # noqa: N806
+    for _ in range(300):
+        extra = (zeta * eta**2 + 1 - 2 * eta) * np.diag(np.diag(C))
+        C, before = W @ ((1 - eta) ** 2 * (C - np.diag(np.diag(C))) + extra) @ W.T, np.trace(C)  # noqa: N806
+    found, error = beyond_spectral_gap.measured(graph, eta, 60)
+    assert error < 0.002
+    assert abs(found - (1 - np.trace(C) / before)) < 4 * error
+    assert found > beyond_spectral_gap.rate_of(graph, eta) + 4 * error
 
 
 def test_motef_and_beer_end_at_the_published_errors():
@@ -88,23 +94,21 @@ def test_base_graphs_average_exactly_after_as_many_graphs_as_published():
 
 
 def test_choco_is_close_to_exact_averaging_where_ecd_is_lost():
-    problem, at = choco.Problem(), np.array([300, 1200])
+    problem, at = choco.Problem(), np.array([200, 800])
     np.testing.assert_allclose(problem.loss.gradient(problem.optimum), 0, atol=1e-12)
     exact, top, ecd = (
-        problem.errors(choco.METHODS[name], at, 1200, 1)
-        for name in ("exact", "CHOCO, top 1 %", "ECD, 4 bits")
+        problem.errors(choco.METHODS[name], at, 800, 1) for name in ("exact", "CHOCO, top 1 %", "ECD, 4 bits")
     )
-    assert exact[1] < 0.5 * exact[0] < 0.5
-    assert exact[1] < top[1] < 1.5 * exact[1]
+    assert exact[1] < 0.7 * exact[0] < 0.7
+    assert exact[1] < top[1] < 2 * exact[1]
     assert ecd[1] > 1
 
 
-def test_d2_stands_lost_messages_if_w_stays_doubly_stochastic():
-    """On quadratics it never diverges; on digits it does unless the network keeps the agents' average."""
+@pytest.mark.parametrize("keeps_average", [False, True])
+def test_d2_stands_lost_messages_only_if_w_stays_doubly_stochastic(keeps_average):
     make = relaysgd_loss.METHODS["D2"]
-    assert relaysgd_loss.on_quadratics(make, 0.1, steps=1000) < 0.2
-    assert not relaysgd_loss.on_digits(make, 0.1, steps=300) > 50
-    assert relaysgd_loss.on_digits(make, 0.1, keeps_average=True, steps=300) > 90
+    found = relaysgd_loss.on_digits(make, 0.1, keeps_average=keeps_average, steps=300)
+    assert (found > 85) == keeps_average
 
 
 @pytest.mark.parametrize("name", PAPERS)

@@ -6,6 +6,7 @@ which of two quantities is larger.
 """
 
 import itertools
+import math
 from collections.abc import Sequence
 
 from saddle_jax.papers.saddle.experiments import PAPER
@@ -15,17 +16,23 @@ from saddle_jax.papers.tables import Claim, Contrast, Entry, Statement, ends, me
 _MAIN = (("q_saddle", "qgm", "1 2 5"), ("n_saddle", "ngm", "3 4 5"))
 
 
+def _claim(
+    place: str, text: str, stated: str, contrasts: Sequence[Contrast], least: float = -math.inf
+) -> Claim:
+    """Makes a claim about the mean of contrasts, or about their range where two numbers are stated."""
+    numbers = tuple(stated.split())
+    return Claim(place, text, numbers, contrasts, mean if len(numbers) == 1 else ends, least)
+
+
 def _gain(place: str, text: str, stated: str, one: str, other: str, tables: str, dataset: str = "*") -> Claim:
     """Makes a claim about the mean gain of one method over another, uncompressed."""
-    return Claim(place, text, (stated,), PAPER.gains(one, other, tables, dataset), mean)
+    return _claim(place, text, stated, PAPER.gains(one, other, tables, dataset))
 
 
 def _drop(place: str, text: str, stated: str, method: str, tables: str, dataset: str = "*") -> Claim:
-    """Makes a claim about a method's drop by compression: the mean, or a range "LEAST MOST"."""
-    numbers, pairs = tuple(stated.split()), PAPER.drops(method, tables, dataset)
-    if len(numbers) == 1:
-        return Claim(place, text, numbers, pairs, mean)
-    return Claim(place, text, numbers, pairs, ends, least=0.0)
+    """Makes a claim about a method's drop by compression; in a range a gain is a drop of 0."""
+    least = 0.0 if " " in stated else -math.inf
+    return _claim(place, text, stated, PAPER.drops(method, tables, dataset), least)
 
 
 def _main_gains(compressed: bool) -> tuple[Contrast, ...]:
@@ -54,37 +61,30 @@ def _level(method: str, compressor: str) -> Entry:
     return entry
 
 
+def _level_drop(method: str, compressor: str) -> tuple[Contrast, ...]:
+    return (Contrast(_level(method, "none"), _level(method, compressor)),)
+
+
 CLAIMS = (
-    Claim(
-        "abstract",
-        "SADDLe gains 1-20 % (if uncompressed runs are meant)",
-        ("1", "20"),
-        _main_gains(False),
-        ends,
-    ),
-    Claim(
-        "abstract", "SADDLe gains 1-20 % (if compressed runs are meant)", ("1", "20"), _main_gains(True), ends
-    ),
-    Claim(
+    _claim("abstract", "SADDLe gains 1-20 % (if uncompressed runs are meant)", "1 20", _main_gains(False)),
+    _claim("abstract", "SADDLe gains 1-20 % (if compressed runs are meant)", "1 20", _main_gains(True)),
+    _claim(
         "introduction",
         "SADDLe drops by 1 %, the average of Tables 1 to 4",
-        ("1",),
+        "1",
         (*PAPER.drops("q_saddle", "1 2"), *PAPER.drops("n_saddle", "3 4")),
-        mean,
     ),
-    Claim(
+    _claim(
         "introduction",
         "baselines drop by 4.3 % on average (if Tables 1 and 3 are meant)",
-        ("4.3",),
+        "4.3",
         (*PAPER.drops("qgm", "1"), *PAPER.drops("ngm", "3")),
-        mean,
     ),
-    Claim(
+    _claim(
         "introduction",
         "baselines drop by 4.3 % on average (if Tables 1 to 4 are meant)",
-        ("4.3",),
+        "4.3",
         (*PAPER.drops("qgm", "1 2"), *PAPER.drops("ngm", "3 4")),
-        mean,
     ),
     _gain("Table 1", "CIFAR-10: 8.4 % better", "8.4", "q_saddle", "qgm", "1", "cifar10"),
     _drop("Table 1", "CIFAR-10: QGM drops 1-6 %", "1 6", "qgm", "1", "cifar10"),
@@ -95,8 +95,8 @@ CLAIMS = (
     _gain("Table 2", "Imagenette: ~12 % better", "12", "q_saddle", "qgm", "2"),
     _drop("Table 2", "Imagenette: Q-SADDLe drops 0-2 %", "0 2", "q_saddle", "2"),
     _drop("Table 2", "Imagenette: QGM drops 4-9 %", "4 9", "qgm", "2"),
-    Claim("Table 2", "QGM loses 8.5 % from alpha 0.01 to 0.001", ("8.5",), _by_alpha("qgm", "2"), mean),
-    Claim("Table 2", "Q-SADDLe nearly retains its accuracy", ("0",), _by_alpha("q_saddle", "2"), mean),
+    _claim("Table 2", "QGM loses 8.5 % from alpha 0.01 to 0.001", "8.5", _by_alpha("qgm", "2")),
+    _claim("Table 2", "Q-SADDLe nearly retains its accuracy", "0", _by_alpha("q_saddle", "2")),
     _gain("Table 3", "CIFAR-10: 2.3 % better", "2.3", "n_saddle", "ngm", "3", "cifar10"),
     _gain("Table 3", "CIFAR-100: 4.2 % better", "4.2", "n_saddle", "ngm", "3", "cifar100"),
     _drop("Table 3", "CIFAR-10: NGM drops ~1-8 %", "1 8", "ngm", "3", "cifar10"),
@@ -120,24 +120,15 @@ CLAIMS = (
         (Contrast(_level("qgm", "none")), Contrast(_level("qgm", "quantize(8)"))),
         tuple,
     ),
-    Claim(
-        "Figure 4",
-        "Q-SADDLe drops ~0.7 %",
-        ("0.7",),
-        (Contrast(_level("q_saddle", "none"), _level("q_saddle", "quantize(8)")),),
-        mean,
-    ),
-    Claim(
-        "Figure 4", "NGM drops ~7 %", ("7",), (Contrast(_level("ngm", "none"), _level("ngm", "sign")),), mean
-    ),
-    Claim(
+    _claim("Figure 4", "Q-SADDLe drops ~0.7 %", "0.7", _level_drop("q_saddle", "quantize(8)")),
+    _claim("Figure 4", "NGM drops ~7 %", "7", _level_drop("ngm", "sign")),
+    _claim(
         "Table 6",
         "efficient: 1.75 % below Q-SADDLe",
-        ("1.75",),
-        tuple(Contrast(full, entry) for entry, full, _ in _efficient("q_saddle") if full),
-        mean,
+        "1.75",
+        [Contrast(full, entry) for entry, full, _ in _efficient("q_saddle") if full],
     ),
-    Claim("Table 6", "efficient: about 10 % above QGM", ("10",), _efficient("qgm"), mean),
+    _claim("Table 6", "efficient: about 10 % above QGM", "10", _efficient("qgm")),
     _gain("Table 7", "CIFAR-10: D-SADDLe 10 % better", "10", "d_saddle", "dpsgd", "dpsgd", "cifar10"),
     _gain("Table 7", "CIFAR-100: D-SADDLe 5.4 % better", "5.4", "d_saddle", "dpsgd", "dpsgd", "cifar100"),
     _drop("Table 8", "top-30 %: QGM drops ~5-57 %", "5 57", "qgm", "top-k"),

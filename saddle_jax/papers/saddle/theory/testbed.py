@@ -26,6 +26,7 @@ from saddle_jax.core.topology import Graphs, Topology
 from saddle_jax.core.trees import consensus, replicate
 from saddle_jax.graphs.named import complete, ring, torus
 from saddle_jax.methods.saddle import q_saddle
+from saddle_jax.papers.common import trajectory
 from saddle_jax.papers.saddle.theory.bound import Bound, Setting, bound, corollary_schedule, mixing_lambda
 
 
@@ -161,18 +162,17 @@ def _runs(topology: Graphs, steps: int, arrays: tuple, options: tuple, keys: Key
     method = q_saddle(topology, eta, rho, beta=beta, mu=mu, nesterov=False, weight_decay=0.0)
     agents, dimension = centres.shape
 
-    def run(key: Key) -> Array:
-        def step(carry, t):
-            params, state, total = carry
-            gradient = curvature * consensus(params)  # of f at x-bar_t: its minimum is zero
-            signs = jax.random.rademacher(jax.random.fold_in(key, t), centres.shape, jnp.float32)
-            z = sigma / jnp.sqrt(dimension) * signs
-            params, state, _ = method.step(_loss, params, state, (curvatures, centres, z))
-            return (params, state, total + jnp.sum(gradient**2) / steps), None
+    def batch(t: Array, key: Key) -> tuple[Array, Array, Array]:
+        signs = jax.random.rademacher(key, centres.shape, jnp.float32)
+        return curvatures, centres, sigma / jnp.sqrt(dimension) * signs
 
+    def squared_gradient(params: Params) -> Array:
+        return jnp.sum((curvature * consensus(params)) ** 2)  # of f at x-bar_t: its minimum is zero
+
+    def run(key: Key) -> Array:
         params = replicate(start, agents)
-        carry = (params, method.init(params), jnp.float32(0))
-        (_, _, average), _ = jax.lax.scan(step, carry, jnp.arange(steps))
+        later = trajectory(method, _loss, params, steps, batch, squared_gradient, key)
+        average: Array = (squared_gradient(params) + jnp.sum(later[:-1])) / steps
         return average
 
     return jax.vmap(run)(keys)
