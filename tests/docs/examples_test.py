@@ -3,9 +3,11 @@
 import os
 import pathlib
 import re
+import runpy
 import subprocess
 import sys
 
+import jax
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -59,14 +61,26 @@ def test_every_example_is_run_and_listed():
 
 
 @pytest.mark.parametrize("name", PRINTED)
-def test_an_example_runs_and_prints_what_it_promises(name, tmp_path):
-    command = [sys.executable, ROOT / "examples" / f"{name}.py"]
+def test_an_example_runs_and_prints_what_it_promises(name, tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    with jax.numpy_rank_promotion("allow"):  # as a user has it; warnings are errors here
+        runpy.run_path(str(ROOT / "examples" / f"{name}.py"), run_name="__main__")
+    check(name, *capfd.readouterr(), tmp_path)
+
+
+def test_an_example_runs_in_a_shell(tmp_path):
+    command = [sys.executable, ROOT / "examples" / "own_method.py"]
     # As in a user's shell, but on the host's devices, as all tests are.
     user = {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=user)
-    assert (done.returncode, done.stderr) == (0, "")
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path, env=user)
+    check("own_method", done.stdout, done.stderr, tmp_path)
+
+
+def check(name, out, err, folder):
+    """Checks what an example has printed and written."""
+    assert err == ""
     for pattern, least, most in PRINTED[name]:
-        found = re.search(pattern, done.stdout)
-        assert found, done.stdout
+        found = re.search(pattern, out)
+        assert found, out
         assert least <= float(found.group(1)) <= most, found.group()
-    assert {path.name for path in tmp_path.iterdir()} <= {"runs"}
+    assert {path.name for path in folder.iterdir()} <= {"runs"}
