@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from html import escape
 from typing import Any, NamedTuple, TypeVar
 
@@ -266,12 +266,14 @@ def notes(runs: Sequence[Run]) -> Iterable[str]:
 
 
 def _columns(
-    items: Sequence[Item], columns: Mapping[str, Callable[[Item], Any]], optional: Collection[str] = ()
+    items: Sequence[Item],
+    columns: Sequence[tuple[str, Callable[[Item], Any]]],
+    optional: Collection[str] = (),
 ) -> list[Sequence[Any]]:
     """Returns rows with a heading, one for each item; `optional` columns only where an item has a value."""
-    cells = {name: [cell(item) for item in items] for name, cell in columns.items()}
-    shown = [name for name in cells if name not in optional or any(cell != "-" for cell in cells[name])]
-    return [shown, *zip(*(cells[name] for name in shown), strict=True)]
+    filled = [[heading, *map(cell, items)] for heading, cell in columns]
+    shown = [column for column in filled if column[0] not in optional or {*column[1:]} - {"-"}]
+    return [*zip(*shown, strict=True)]
 
 
 def _score(measure: Measure, value: Any) -> Any:
@@ -288,8 +290,8 @@ def results(runs: Sequence[Run]) -> str:
     headlines = list(dict.fromkeys(run.headline for run in runs))
     ends = {run: {**_last_evaluation(run), **run.result} for run in runs}
 
-    def scores(measures: Iterable[Measure]) -> dict[str, Callable[[Run], Any]]:
-        return {f"test {m.title}": lambda run, m=m: _score(m, ends[run].get(m.key)) for m in measures}
+    def score(measure: Measure) -> Callable[[Run], Any]:
+        return lambda run: _score(measure, ends[run].get(measure.key))
 
     def of_agents(what: str) -> Callable[[Run], Any]:
         return lambda run: _score(run.headline, ends[run].get(f"agent_{run.headline.name}_{what}"))
@@ -301,24 +303,23 @@ def results(runs: Sequence[Run]) -> str:
         paper = run.paper or {"table": "-", "row": "-"}
         return paper["row"] if paper["table"] == "-" else f"Table {paper['table']}, {paper['row']}"
 
-    columns: dict[str, Callable[[Run], Any]] = {
-        "run": lambda run: run.name,
-        "state": lambda run: run.state,
-        **scores(headlines),
-        "the paper's": published("paper"),
-        "agents' mean": of_agents("mean"),
-        "std": of_agents("std"),
-        **scores(one for one in known if one not in headlines),
-        "consensus distance": lambda run: _exact(ends[run].get("consensus_distance")),
-        "steps": lambda run: _exact(ends[run].get("steps", run.last_step), "{:,}"),
-        "seconds": lambda run: _exact(ends[run].get("seconds"), "{:.1f}"),
-        "simulated seconds": lambda run: _exact(run.result.get("simulated_seconds")),
-        "where": place,
-        "our scale": published("scale"),
-    }
-    return table(
-        "results", _columns(runs, columns, ("the paper's", "simulated seconds", "where", "our scale"))
-    )
+    columns: list[tuple[str, Callable[[Run], Any]]] = [
+        ("run", lambda run: run.name),
+        ("state", lambda run: run.state),
+        *((f"test {one.title}", score(one)) for one in headlines),
+        ("the paper's", published("paper")),
+        ("agents' mean", of_agents("mean")),
+        ("std", of_agents("std")),
+        *((f"test {one.title}", score(one)) for one in known if one not in headlines),
+        ("consensus distance", lambda run: _exact(ends[run].get("consensus_distance"))),
+        ("steps", lambda run: _exact(ends[run].get("steps", run.last_step), "{:,}")),
+        ("seconds", lambda run: _exact(ends[run].get("seconds"), "{:.1f}")),
+        ("simulated seconds", lambda run: _exact(run.result.get("simulated_seconds"))),
+        ("where", place),
+        ("our scale", published("scale")),
+    ]
+    optional = ("the paper's", "simulated seconds", "where", "our scale")
+    return table("results", _columns(runs, columns, optional))
 
 
 def _last_evaluation(run: Run) -> dict[str, Any]:
@@ -426,7 +427,10 @@ def traffic(runs: Sequence[Run]) -> str:
     Runs that differ only in the seed are one row of means.
     """
     groups = distinct_seeds(runs)
-    names = dict(zip(map(id, groups), group_labels(groups), strict=True))
+    names = [
+        label if len(group) == 1 else f"{label}, {len(group)} seeds"
+        for group, label in zip(groups, group_labels(groups), strict=True)
+    ]
 
     def sent(name: str) -> Callable[[list[Run]], Any]:
         return lambda group: _bytes(_spent(group, name))
@@ -435,19 +439,20 @@ def traffic(runs: Sequence[Run]) -> str:
         count, steps = _spent(group, "bytes_sent_per_agent"), _spent(group, "step")
         return _bytes(count / steps if count is not None and steps else None)
 
-    columns: dict[str, Callable[[list[Run]], Any]] = {
-        "run": lambda group: names[id(group)] + (f", {len(group)} seeds" if len(group) > 1 else ""),
-        "sent per agent": sent("bytes_sent_per_agent"),
-        "as the paper counts": sent("paper_bytes_sent_per_agent"),
-        "per step": per_step,
-        "messages lost": _lost,
-        "simulated seconds": lambda group: _exact(_spent(group, "simulated_seconds")),
-        "what goes wrong": lambda group: of_faults(group[0].config) or "-",
-        "network": lambda group: of_timing(group[0].config) or "-",
-    }
+    columns: list[tuple[str, Callable[[list[Run]], Any]]] = [
+        ("sent per agent", sent("bytes_sent_per_agent")),
+        ("as the paper counts", sent("paper_bytes_sent_per_agent")),
+        ("per step", per_step),
+        ("messages lost", _lost),
+        ("simulated seconds", lambda group: _exact(_spent(group, "simulated_seconds"))),
+        ("what goes wrong", lambda group: of_faults(group[0].config) or "-"),
+        ("network", lambda group: of_timing(group[0].config) or "-"),
+    ]
     optional = ("messages lost", "simulated seconds", "what goes wrong", "network")
     said = "<p>Bytes that one agent sent: of the real encodings, and as the paper's tables count them.</p>"
-    return said + table("traffic", _columns(groups, columns, optional))
+    head, *rows = _columns(groups, columns, optional)
+    named = [[name, *row] for name, row in zip(names, rows, strict=True)]
+    return said + table("traffic", [["run", *head], *named])
 
 
 def _bytes(count: float | None) -> Any:
@@ -497,7 +502,8 @@ def agents(runs: Sequence[Run]) -> str:
     for run in runs:
         name = f"agent_{run.headline.name}_each"
         evaluated = evaluated or any(_is_list(record.get(name)) for record in (run.result, *run.metrics()))
-        if _is_list(scores := run.result.get(name)):
+        scores: Any = run.result.get(name)
+        if _is_list(scores):
             drawing = agent_bars(scores, run.result.get(run.headline.key), run.headline)
             parts.append(f"<figure><figcaption>{escape(run.name)}</figcaption>{drawing}</figure>")
     said = "<p>Test result of each agent's own model at the end; the line is the consensus model.</p>"

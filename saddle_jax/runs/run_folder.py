@@ -11,7 +11,6 @@ curves.png      the same metrics as a picture
 
 import contextlib
 import json
-import math
 import os
 import pathlib
 import time
@@ -24,7 +23,7 @@ from saddle_jax.base.reading import read_object, reading
 from saddle_jax.runs import source_files
 from saddle_jax.runs.metrics import Events, read_metrics
 from saddle_jax.runs.run_name import differences
-from saddle_jax.runs.schema import ConfigFile, checked, read_result
+from saddle_jax.runs.schema import ConfigFile, checked, finite, read_result
 from saddle_jax.settings.settings import Settings, from_json
 from saddle_jax.version import RUN_FORMAT
 
@@ -298,14 +297,14 @@ class Metrics:
         self._file = path.open("a")
 
     def write(self, record: dict[str, Any]) -> None:
-        """Appends a record of numbers and lists, with `step`; infinities and NaN become null."""
+        """Appends a record of numbers and lists, with `step`; infinite, NaN and huge numbers become null."""
         self._check()
-        finite = {name: _finite(value) for name, value in record.items()}
+        line = {name: finite(value) for name, value in record.items()}
         with naming(self._path):
-            self._file.write(json.dumps(finite) + "\n")
+            self._file.write(json.dumps(line) + "\n")
             self._file.flush()
         numbers = {
-            name: value for name, value in finite.items() if name != "step" and isinstance(value, int | float)
+            name: value for name, value in line.items() if name != "step" and isinstance(value, int | float)
         }
         with naming(self._event_folder):
             self._events.write(record["step"], numbers)
@@ -331,9 +330,3 @@ class NoMetrics(Metrics):
         """Does nothing: process 0 writes."""
 
     flush = close = write
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_finite(one) for one in value]
-    return value if math.isfinite(value) else None

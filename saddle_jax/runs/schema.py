@@ -10,11 +10,10 @@ import functools
 import math
 import pathlib
 import types
-from collections.abc import Sequence
 from dataclasses import field
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
-from saddle_jax.base.errors import DamagedError, RunError
+from saddle_jax.base.errors import DamagedError
 from saddle_jax.base.reading import TOO_LARGE, damaged, read_object, reading
 
 
@@ -300,12 +299,3 @@ def measures(about: dict[str, Any], where: str) -> tuple[Measure, ...]:
     if not found or len({one.name for one in found}) < len(found):
         raise DamagedError(f"{where}: objective of config.json must list metrics with different names")
     return found
-
-
-def same(many: Sequence[tuple[Measure, ...]]) -> Measure:
-    """Returns the headline metric that runs share; a RunError if they differ."""
-    headlines = {one[0] for one in many}
-    if len(headlines) > 1:
-        names = ", ".join(sorted(one.title for one in headlines))
-        raise RunError(f"runs must be compared by the same metric, got {names}")
-    return headlines.pop()

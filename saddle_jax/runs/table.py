@@ -35,7 +35,6 @@ from saddle_jax.runs.schema import (
     read,
     read_result,
     read_sharpness,
-    same,
 )
 from saddle_jax.runs.statistics import Summary, mean_and_std, paired, summarise
 from saddle_jax.settings.settings import IRRELEVANT, Settings, check_each, from_json
@@ -643,7 +642,11 @@ def cells_by(
 
 def headline_of(runs: Iterable[Run]) -> Measure:
     """Returns the headline metric that runs share; a RunError if they differ."""
-    return same([run.measures for run in runs])
+    headlines = {run.headline for run in runs}
+    if len(headlines) > 1:
+        names = ", ".join(sorted(one.title for one in headlines))
+        raise RunError(f"runs must be compared by the same metric, got {names}")
+    return headlines.pop()
 
 
 def seeds_of(cells: Iterable[Cell]) -> list[int]:

@@ -1,5 +1,6 @@
 """What `saddle methods` and `saddle methods --gradients` say is what methods do, and nothing is left out."""
 
+import functools
 import re
 
 import jax.numpy as jnp
@@ -26,6 +27,15 @@ PAPERS = {
     "kgt": ("2/5", 1),
     "dfedsam": ("1/5", 2),
 }
+
+
+@pytest.fixture(autouse=True, scope="module")
+def measured_once():
+    """Every method is measured once, however many tests ask for it."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("facts_of_method", "facts_of_gradient"):
+            patch.setattr(algorithms, name, functools.cache(getattr(algorithms, name)))
+        yield
 
 
 @pytest.mark.parametrize("name", PAPERS)
