@@ -142,9 +142,9 @@ def evaluate(options: flags.FlagValues, out: Output, name: str) -> None:
 @verb(
     "Look at runs",
     "DIR...",
-    choice("format", "safetensors", ("safetensors", "msgpack"), "Format of the model's file."),
+    choice("format", "safetensors", ("safetensors", "msgpack", "torch"), "Format of the model's file."),
     integer("downsample", None, "Copy settings, results and means of N logged lines instead.", 1),
-    text("output", None, "File of the model (default: model.FORMAT in DIR), or folder of the copies."),
+    text("output", None, "File of the model (default: model.FORMAT in DIR, of torch model.pt), or folder of the copies."),
     *_MODEL,
     example="export runs/a --format=safetensors",
 )
@@ -176,12 +176,13 @@ def _model(workdir: pathlib.Path, options: flags.FlagValues) -> tuple[pathlib.Pa
     from saddle_jax.runs.checkpoints import encode
     from saddle_jax.training.reopen import choose, open_run
 
-    path = pathlib.Path(options.output or workdir / f"model.{options.format}")
+    ending = "pt" if options.format == "torch" else options.format
+    path = pathlib.Path(options.output or workdir / f"model.{ending}")
     check_named_output(options.output)
     trial, step, params = open_run(workdir, _warn, options.data_dir, options.trial, options.code)
     model, config = choose(params, options.agent), trial.config
     about = {"model": config.model, "dataset": config.dataset, "step": str(step)}
-    content = encode(model, options.format, about)
+    content = encode(model, options.format, about, trial.model.layout)
     with atomic_write(path) as partial:
         partial.write_bytes(content)
     return path, f": step {step:,}, {models.count(model):,} parameters"
