@@ -45,7 +45,7 @@ def from_torch(module: Any, example: Any = None, *, conv_impl: ConvImpl = "auto"
     first = module if isinstance(module, nn.Module) else _make(module, 0)
     layout = Layout(first)
     environment = _environment(conv_impl)
-    constants = {name: tensor.detach().cpu().numpy() for name, tensor in layout.constants.items()}
+    constants = {name: _copy(tensor) for name, tensor in layout.constants.items()}
     weights = None if first is not module else layout.pack(first)
 
     def apply(params: Params, inputs: Any) -> Any:
@@ -136,13 +136,13 @@ class Layout:
 
     def pack(self, module: Any) -> dict[str, np.ndarray]:
         """Returns a module's trained parameters in our layout."""
-        return self._turned({name: t.detach().cpu().numpy() for name, t in module.named_parameters()})
+        return self._turned({name: _copy(tensor) for name, tensor in module.named_parameters()})
 
     def params(self, arrays: Arrays, like: Params) -> Params:
         """Returns the trained parameters of a state_dict, whose others must be those of the module."""
         check_names(set(arrays) | set(self.tied), self._saved)
         for name, tensor in self.constants.items():
-            if name in arrays and not np.array_equal(arrays[name], tensor.detach().cpu().numpy()):
+            if name in arrays and not np.array_equal(arrays[name], _copy(tensor)):
                 raise ArgumentError(
                     f"file must have {name} as the module has it, which is not trained: load it into the module"
                 )
@@ -171,10 +171,15 @@ class Layout:
         """Returns the arrays of a state_dict: trained parameters, and all others as the module has them."""
         arrays = self.in_torch(jax.tree.map(np.asarray, params))
         arrays |= {name: arrays[origin] for name, origin in self.tied.items()}
-        arrays |= {name: tensor.detach().cpu().numpy() for name, tensor in self.constants.items()}
+        arrays |= {name: _copy(tensor) for name, tensor in self.constants.items()}
         return {name: arrays[name] for name in self._saved}
 
     arrays = state_dict  # what any file holds: names of torch mean its layout
+
+
+def _copy(tensor: Any) -> np.ndarray:
+    """Returns the values of a tensor, which do not change with it."""
+    return tensor.detach().cpu().numpy().copy()  # type: ignore[no-any-return]
 
 
 def _check_tensor(name: str, tensor: Any) -> None:
@@ -235,7 +240,8 @@ def _forward(
     x = jnp.asarray(inputs)
     if x.dtype == jnp.uint8:
         raise ArgumentError("inputs must be numbers as after normalisation, or int32 for tokens, got uint8")
-    with _lock, warnings.catch_warnings(), _refusing(type(module).__name__):
+    broadcasts = jax.numpy_rank_promotion("allow")  # as torch does
+    with _lock, warnings.catch_warnings(), broadcasts, _refusing(type(module).__name__):
         warnings.simplefilter("ignore")  # torchax tells of what it registers
         environment.images.clear()
         x = environment.images.in_torch(x) if x.ndim == 4 else x

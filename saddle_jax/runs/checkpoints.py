@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.errors import DamagedError, RunError, short_line
 from saddle_jax.base.files import check_utf8
 from saddle_jax.base.reading import read_object

@@ -1,0 +1,186 @@
+"""Where a run's metrics go beside metrics.jsonl: TensorBoard, Weights & Biases, MLflow.
+
+Each logger takes a step's numbers by name. Nothing is imported unless it is asked for, and servers, projects
+and modes are those of the packages' own environment variables: WANDB_MODE=offline, WANDB_PROJECT,
+MLFLOW_TRACKING_URI, MLFLOW_EXPERIMENT_NAME. The file loggers.json of a run remembers what its run is called
+there, so that a run that goes on, or is exported again, is the same run.
+"""
+
+import json
+import os
+import pathlib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+from saddle_jax.base import checks
+from saddle_jax.base.checks import ArgumentError
+from saddle_jax.base.errors import DamagedError
+from saddle_jax.base.files import atomic_write
+from saddle_jax.base.reading import read_object
+from saddle_jax.runs.metrics import Events, read_metrics
+
+FILE = "loggers.json"
+_PROJECT = "saddle_jax"
+
+
+class Logger(Protocol):
+    """Takes the metrics of one run."""
+
+    def write(self, step: int, numbers: Mapping[str, float]) -> None:
+        """Appends the numbers of a step."""
+
+    def flush(self) -> None:
+        """Writes what is buffered."""
+
+    def close(self) -> None:
+        """Ends the session; the run may go on in another."""
+
+
+class WandB:
+    """A run of Weights & Biases, whose data lie in the run's folder until they are sent."""
+
+    def __init__(self, workdir: pathlib.Path, purge_step: int):
+        """Begins or resumes the run; wandb itself passes over steps that it has."""
+        wandb = _imported("wandb", "wandb")
+        about = _about(workdir)
+        known = _known(workdir).get("wandb") or wandb.util.generate_id()
+        self._run = wandb.init(
+            project=os.environ.get("WANDB_PROJECT", _PROJECT),
+            id=known,
+            resume="allow",
+            name=workdir.resolve().name,
+            dir=str(workdir),
+            config=about,
+            tags=list(_tags(about).values()),
+            settings=wandb.Settings(silent=True),
+        )
+        _remember(workdir, "wandb", known)
+
+    def write(self, step: int, numbers: Mapping[str, float]) -> None:
+        """Appends the numbers of a step."""
+        self._run.log(dict(numbers), step=step)
+
+    def flush(self) -> None:
+        """Does nothing: wandb writes by itself."""
+
+    def close(self) -> None:
+        """Ends the session."""
+        self._run.finish()
+
+
+class MLflow:
+    """A run of MLflow, whose metrics are sent in batches."""
+
+    _MOST = 1000  # metrics that a request may have
+
+    def __init__(self, workdir: pathlib.Path, purge_step: int):
+        """Begins or resumes the run."""
+        mlflow = _imported("mlflow", "mlflow-skinny")
+        self._entities = mlflow.entities
+        self._client = mlflow.MlflowClient()
+        self._waiting: list[Any] = []
+        about, known = _about(workdir), _known(workdir).get("mlflow")
+        if known is None:
+            name = os.environ.get("MLFLOW_EXPERIMENT_NAME", _PROJECT)
+            experiment = self._client.get_experiment_by_name(name)
+            number = experiment.experiment_id if experiment else self._client.create_experiment(name)
+            run = self._client.create_run(number, tags=_tags(about), run_name=workdir.resolve().name)
+            known = run.info.run_id
+            for key, value in about.items():
+                self._client.log_param(known, key, value)
+            _remember(workdir, "mlflow", known)
+        self._id, self._from = known, purge_step
+        self._client.update_run(known, status="RUNNING")
+
+    def write(self, step: int, numbers: Mapping[str, float]) -> None:
+        """Appends the numbers of a step."""
+        import time
+
+        now = int(1000 * time.time())
+        self._waiting += [self._entities.Metric(name, value, now, step) for name, value in numbers.items()]
+        if len(self._waiting) >= self._MOST:
+            self.flush()
+
+    def flush(self) -> None:
+        """Sends what is waiting."""
+        while self._waiting:
+            batch, self._waiting = self._waiting[: self._MOST], self._waiting[self._MOST :]
+            self._client.log_batch(self._id, metrics=batch)
+
+    def close(self) -> None:
+        """Sends what is waiting and ends the session."""
+        self.flush()
+        self._client.set_terminated(self._id)
+
+
+LOGGERS: dict[str, Callable[[pathlib.Path, int], Logger]] = {
+    "tensorboard": lambda workdir, purge_step: Events(workdir / "tensorboard", purge_step),
+    "wandb": WandB,
+    "mlflow": MLflow,
+}
+
+
+def names_of(text: str) -> tuple[str, ...]:
+    """Returns the loggers that a setting names: "tensorboard,wandb"; "" or "none" is none."""
+    names = tuple(part.strip() for part in text.split(",") if part.strip() not in ("", "none"))
+    for name in names:
+        checks.choice("loggers", name, tuple(LOGGERS))
+    return names
+
+
+def open_loggers(names: Iterable[str], workdir: pathlib.Path, purge_step: int) -> list[Logger]:
+    """Opens the loggers of a run that goes on before `purge_step`."""
+    return [LOGGERS[name](workdir, purge_step) for name in names]
+
+
+def replay(workdir: pathlib.Path, name: str) -> int:
+    """Gives all of a run's metrics to a logger, and returns the number of lines."""
+    records = read_metrics(workdir)
+    logger = LOGGERS[name](workdir, 0)
+    try:
+        for record in records:
+            logger.write(record["step"], numbers_of(record))
+    finally:
+        logger.close()
+    return len(records)
+
+
+def numbers_of(record: Mapping[str, Any]) -> dict[str, float]:
+    """Returns the numbers of a line of metrics.jsonl; lists, of layers or trials, are left out."""
+    return {name: value for name, value in record.items() if name != "step" and isinstance(value, int | float)}
+
+
+def _imported(module: str, package: str) -> Any:
+    import importlib
+
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise ArgumentError(f"the logger {module} needs its package: pip install {package}") from error
+
+
+def _about(workdir: pathlib.Path) -> dict[str, Any]:
+    """Returns the settings of a run, from its config.json; long and nested values as text."""
+    config = read_object(workdir / "config.json").get("config", {})
+    return {
+        name: value if isinstance(value, int | float | str) else json.dumps(value)
+        for name, value in config.items()
+        if value not in ("", None)
+    }
+
+
+def _tags(about: Mapping[str, Any]) -> dict[str, str]:
+    return {name: str(about[name]) for name in ("method", "dataset", "model") if name in about}
+
+
+def _known(workdir: pathlib.Path) -> dict[str, str]:
+    try:
+        found = read_object(workdir / FILE) if (workdir / FILE).exists() else {}
+    except DamagedError:
+        return {}
+    return {name: value for name, value in found.items() if isinstance(value, str)}
+
+
+def _remember(workdir: pathlib.Path, name: str, value: str) -> None:
+    with atomic_write(workdir / FILE) as partial:
+        partial.write_text(json.dumps({**_known(workdir), name: value}, indent=2) + "\n")
