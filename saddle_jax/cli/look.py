@@ -142,17 +142,25 @@ def evaluate(options: flags.FlagValues, out: Output, name: str) -> None:
 @verb(
     "Look at runs",
     "DIR...",
-    choice("format", "safetensors", ("safetensors", "msgpack", "torch"), "Format of the model's file."),
+    choice(
+        "format",
+        "safetensors",
+        ("safetensors", "msgpack", "torch", "wandb", "mlflow"),
+        "Format of the model's file; or the logger that all metrics are given to, of any number of runs.",
+    ),
     integer("downsample", None, "Copy settings, results and means of N logged lines instead.", 1),
-    text("output", None, "File of the model (default: model.FORMAT in DIR, of torch model.pt), or folder of the copies."),
+    text("output", None, "File of the model (default: model.FORMAT in DIR, or model.pt), or folder of the copies."),
     *_MODEL,
     example="export runs/a --format=safetensors",
 )
 def export(options: flags.FlagValues, out: Output, *names: str) -> None:
-    """Write a run's model as one file of named arrays, or small open copies of runs."""
+    """Write a run's model as one file, runs to Weights & Biases or MLflow, or small open copies of them."""
     if options.downsample:
         refuse(options, ("format", "agent", "trial", "data_dir", "code"), "not be given with --downsample")
         written = [_copy(name, options) for name in names]
+    elif options.format in ("wandb", "mlflow"):
+        refuse(options, ("output", "agent", "trial", "data_dir", "code"), f"not be given for {options.format}")
+        written = [_replayed(pathlib.Path(name), options.format) for name in names]
     elif len(names) > 1:
         raise ArgumentError(f"DIR must be one run, whose model is written, got {' '.join(names)}")
     else:
@@ -169,6 +177,12 @@ def _copy(name: str, options: flags.FlagValues) -> tuple[pathlib.Path, str]:
     if not options.output:
         raise ArgumentError("output must be given: --output=FOLDER, below which copies are written")
     return downsample(pathlib.Path(name), pathlib.Path(options.output), options.downsample), ""
+
+
+def _replayed(workdir: pathlib.Path, logger: str) -> tuple[pathlib.Path, str]:
+    from saddle_jax.runs.loggers import replay
+
+    return workdir, f": {replay(workdir, logger):,} lines given to {logger}"
 
 
 def _model(workdir: pathlib.Path, options: flags.FlagValues) -> tuple[pathlib.Path, str]:

@@ -6,15 +6,19 @@ MLFLOW_TRACKING_URI, MLFLOW_EXPERIMENT_NAME. The file loggers.json of a run reme
 there, so that a run that goes on, or is exported again, is the same run.
 """
 
+import contextlib
+import importlib
 import json
 import os
 import pathlib
-from collections.abc import Callable, Iterable, Mapping
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
-from saddle_jax.base.errors import DamagedError
+from saddle_jax.base.errors import DamagedError, RunError, short_line
 from saddle_jax.base.files import atomic_write
 from saddle_jax.base.reading import read_object
 from saddle_jax.runs.metrics import Events, read_metrics
@@ -43,7 +47,7 @@ class WandB:
         """Begins or resumes the run; wandb itself passes over steps that it has."""
         wandb = _imported("wandb", "wandb")
         about = _about(workdir)
-        known = _known(workdir).get("wandb") or wandb.util.generate_id()
+        known = _known(workdir).get("wandb") or secrets.token_hex(4)
         self._run = wandb.init(
             project=os.environ.get("WANDB_PROJECT", _PROJECT),
             id=known,
@@ -68,36 +72,47 @@ class WandB:
         self._run.finish()
 
 
+@contextlib.contextmanager
+def _server() -> Iterator[None]:
+    """Tells in one line what MLflow's server or its package does not do."""
+    try:
+        yield
+    except ArgumentError:
+        raise
+    except Exception as error:  # of HTTP, of a database, and MLflow's own
+        raise RunError(f"the logger mlflow failed: {short_line(error)}") from error
+
+
 class MLflow:
     """A run of MLflow, whose metrics are sent in batches."""
 
     _MOST = 1000  # metrics that a request may have
 
     def __init__(self, workdir: pathlib.Path, purge_step: int):
-        """Begins or resumes the run."""
+        """Begins or resumes the run; a step that it has already is written again."""
         mlflow = _imported("mlflow", "mlflow-skinny")
-        self._entities = mlflow.entities
-        self._client = mlflow.MlflowClient()
+        self._metric = mlflow.entities.Metric
         self._waiting: list[Any] = []
-        about, known = _about(workdir), _known(workdir).get("mlflow")
-        if known is None:
-            name = os.environ.get("MLFLOW_EXPERIMENT_NAME", _PROJECT)
-            experiment = self._client.get_experiment_by_name(name)
-            number = experiment.experiment_id if experiment else self._client.create_experiment(name)
-            run = self._client.create_run(number, tags=_tags(about), run_name=workdir.resolve().name)
-            known = run.info.run_id
-            for key, value in about.items():
-                self._client.log_param(known, key, value)
-            _remember(workdir, "mlflow", known)
-        self._id, self._from = known, purge_step
-        self._client.update_run(known, status="RUNNING")
+        with _server():
+            self._client = mlflow.MlflowClient()
+            known = _known(workdir).get("mlflow")
+            self._id = known or self._begin(_about(workdir), workdir.resolve().name)
+            self._client.update_run(self._id, status="RUNNING")
+        _remember(workdir, "mlflow", self._id)
+
+    def _begin(self, about: Mapping[str, Any], run_name: str) -> str:
+        name = os.environ.get("MLFLOW_EXPERIMENT_NAME", _PROJECT)
+        experiment = self._client.get_experiment_by_name(name)
+        number = experiment.experiment_id if experiment else self._client.create_experiment(name)
+        run: str = self._client.create_run(number, tags=_tags(about), run_name=run_name).info.run_id
+        for key, value in about.items():
+            self._client.log_param(run, key, value)
+        return run
 
     def write(self, step: int, numbers: Mapping[str, float]) -> None:
         """Appends the numbers of a step."""
-        import time
-
         now = int(1000 * time.time())
-        self._waiting += [self._entities.Metric(name, value, now, step) for name, value in numbers.items()]
+        self._waiting += [self._metric(name, value, now, step) for name, value in numbers.items()]
         if len(self._waiting) >= self._MOST:
             self.flush()
 
@@ -105,12 +120,14 @@ class MLflow:
         """Sends what is waiting."""
         while self._waiting:
             batch, self._waiting = self._waiting[: self._MOST], self._waiting[self._MOST :]
-            self._client.log_batch(self._id, metrics=batch)
+            with _server():
+                self._client.log_batch(self._id, metrics=batch)
 
     def close(self) -> None:
         """Sends what is waiting and ends the session."""
         self.flush()
-        self._client.set_terminated(self._id)
+        with _server():
+            self._client.set_terminated(self._id)
 
 
 LOGGERS: dict[str, Callable[[pathlib.Path, int], Logger]] = {
@@ -126,11 +143,6 @@ def names_of(text: str) -> tuple[str, ...]:
     for name in names:
         checks.choice("loggers", name, tuple(LOGGERS))
     return names
-
-
-def open_loggers(names: Iterable[str], workdir: pathlib.Path, purge_step: int) -> list[Logger]:
-    """Opens the loggers of a run that goes on before `purge_step`."""
-    return [LOGGERS[name](workdir, purge_step) for name in names]
 
 
 def replay(workdir: pathlib.Path, name: str) -> int:
@@ -151,8 +163,6 @@ def numbers_of(record: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _imported(module: str, package: str) -> Any:
-    import importlib
-
     try:
         return importlib.import_module(module)
     except ImportError as error:
