@@ -42,9 +42,7 @@ def norm_and_relu(norm, channels):
 
 
 def shortcut(inputs, width, stride, norm):
-    return nn.Sequential(
-        nn.Conv2d(inputs, width, 1, stride, bias=False), norm_and_relu(norm, width)[0]
-    )
+    return nn.Sequential(nn.Conv2d(inputs, width, 1, stride, bias=False), norm_and_relu(norm, width)[0])
 
 
 class Block(nn.Module):
@@ -127,9 +125,7 @@ class MobileNetV2(nn.Module):
         layers, inputs = [], 32
         for expansion, outputs, count, stride in stages:
             for block in range(count):
-                layers.append(
-                    InvertedResidual(inputs, outputs, expansion, stride if block == 0 else 1, norm)
-                )
+                layers.append(InvertedResidual(inputs, outputs, expansion, stride if block == 0 else 1, norm))
                 inputs = outputs
         self.layers = nn.Sequential(*layers)
         self.conv2 = nn.Conv2d(320, 1280, 1, bias=False)

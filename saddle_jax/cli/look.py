@@ -149,7 +149,11 @@ def evaluate(options: flags.FlagValues, out: Output, name: str) -> None:
         "Format of the model's file; or the logger that all metrics are given to, of any number of runs.",
     ),
     integer("downsample", None, "Copy settings, results and means of N logged lines instead.", 1),
-    text("output", None, "File of the model (default: model.FORMAT in DIR, or model.pt), or folder of the copies."),
+    text(
+        "output",
+        None,
+        "File of the model (default: model.FORMAT in DIR, or model.pt), or folder of the copies.",
+    ),
     *_MODEL,
     example="export runs/a --format=safetensors",
 )
@@ -159,7 +163,9 @@ def export(options: flags.FlagValues, out: Output, *names: str) -> None:
         refuse(options, ("format", "agent", "trial", "data_dir", "code"), "not be given with --downsample")
         written = [_copy(name, options) for name in names]
     elif options.format in ("wandb", "mlflow"):
-        refuse(options, ("output", "agent", "trial", "data_dir", "code"), f"not be given for {options.format}")
+        refuse(
+            options, ("output", "agent", "trial", "data_dir", "code"), f"not be given for {options.format}"
+        )
         written = [_replayed(pathlib.Path(name), options.format) for name in names]
     elif len(names) > 1:
         raise ArgumentError(f"DIR must be one run, whose model is written, got {' '.join(names)}")

@@ -61,11 +61,14 @@ def prepare_archive(name: str, source: str, folder: pathlib.Path) -> pathlib.Pat
     if name not in ARCHIVES:
         raise DataError(f"from must be given for {' or '.join(ARCHIVES)} alone, got {name!r}")
     files, archive = _files(pathlib.Path(source).expanduser()), ARCHIVES[name]
-    kind = next((kind for kind in ("binary", "pickled") if {*archive.train[kind], archive.test[kind]} <= set(files)), "")
+    kind = next(
+        (kind for kind in ("binary", "pickled") if {*archive.train[kind], archive.test[kind]} <= set(files)),
+        "",
+    )
     if not kind:
         raise DataError(
-            f"{source} must have the files {', '.join(archive.train['pickled'])} and {archive.test['pickled']}"
-            f", or the same with .bin, got {', '.join(sorted(files)[:5]) or 'none'}"
+            f"{source} must have the files {', '.join(archive.train['pickled'])} and "
+            f"{archive.test['pickled']}, or the same with .bin, got {', '.join(sorted(files)[:5]) or 'none'}"
         )
     train = [_samples(archive, files[each], each) for each in archive.train[kind]]
     test_images, test_labels = _samples(archive, files[archive.test[kind]], archive.test[kind])
@@ -133,22 +136,25 @@ def _samples(archive: Archive, content: bytes, name: str) -> tuple[np.ndarray, n
 def _names(archive: Archive, content: bytes, name: str) -> list[str]:
     if name.endswith(".txt"):
         return content.decode().split()
-    return [text.decode() if isinstance(text, bytes) else str(text) for text in _unpickled(content, name)[archive.names_key]]
+    names = _unpickled(content, name)[archive.names_key]
+    return [text.decode() if isinstance(text, bytes) else str(text) for text in names]
+
+
+# What pickled arrays and bytes name.
+_OF_ARRAYS = {
+    ("numpy.core.multiarray", "_reconstruct"),
+    ("numpy._core.multiarray", "_reconstruct"),
+    ("numpy", "ndarray"),
+    ("numpy", "dtype"),
+    ("_codecs", "encode"),
+}
 
 
 class _Unpickler(pickle.Unpickler):
     """Reads arrays; anything else that a pickle names is refused."""
 
-    _ALLOWED = {
-        ("numpy.core.multiarray", "_reconstruct"),
-        ("numpy._core.multiarray", "_reconstruct"),
-        ("numpy", "ndarray"),
-        ("numpy", "dtype"),
-        ("_codecs", "encode"),
-    }
-
     def find_class(self, module: str, name: str) -> Any:
-        if (module, name) not in self._ALLOWED:
+        if (module, name) not in _OF_ARRAYS:
             raise pickle.UnpicklingError(f"{module}.{name} is no array")
         return super().find_class(module.replace("numpy.core", "numpy._core"), name)
 

@@ -32,7 +32,9 @@ def load_leaf(path: str, agents: int = 0) -> Dataset:
     train, test = _users(folder / "train"), _users(folder / "test")
     agents = agents or len(train)
     if agents > len(train):
-        raise DataError(f"agents must be at most {len(train)}, the number of clients in {folder}, got {agents}")
+        raise DataError(
+            f"agents must be at most {len(train)}, the number of clients in {folder}, got {agents}"
+        )
     is_text = isinstance(next(iter(train.values()))["x"][0], str)
     read = _text if is_text else _images
     parts = [read(folder, user, train[user]) for user in train]
@@ -97,7 +99,9 @@ def _text(folder: pathlib.Path, user: str, data: Any) -> tuple[np.ndarray, np.nd
     places = {letter: number for number, letter in enumerate(LETTERS)}
     try:
         lines = [x + y for x, y in zip(data["x"], data["y"], strict=True)]
-        codes = np.array([[places.get(letter, len(LETTERS) - 1) for letter in line] for line in lines], np.uint8)
+        codes = np.array(
+            [[places.get(letter, len(LETTERS) - 1) for letter in line] for line in lines], np.uint8
+        )
         if codes.ndim != 2:
             raise ValueError("their lengths differ")
     except (ValueError, TypeError) as error:

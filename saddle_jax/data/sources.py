@@ -147,10 +147,10 @@ def load(name: str, data_dir: str | os.PathLike | None = None) -> Dataset:
 
     Args:
       name: "digits" (embedded, real), "synthetic"; "convex", or with options "convex(condition=100)";
-        "characters" (embedded, real); "leaf('FOLDER')" (files of LEAF's scripts); "cifar10", "cifar100", "imagenette" (at 32x32),
-        "imagenet" (streamed), or the tfds name of any other image classification dataset whose images
-        have one size. Also an .npz file, a folder of images by class (./mine), or a user's function,
-        FILE.py:NAME or module:NAME.
+        "characters" (embedded, real); "leaf('FOLDER')" (written by LEAF's scripts); "cifar10", "cifar100",
+        "imagenette" (at 32x32), "imagenet" (streamed), or the tfds name of any other image classification
+        dataset whose images have one size. Also an .npz file, a folder of images by class (./mine), or a
+        user's function, FILE.py:NAME or module:NAME.
       data_dir: the folder of datasets prepared by tfds; the default is TFDS_DATA_DIR, or
         ~/tensorflow_datasets.
 
@@ -291,10 +291,9 @@ def prepare(name: str, data_dir: str | os.PathLike | None, archive: str | None =
         import tensorflow  # noqa: F401  # required by tfds, whose own error is less clear
         import tensorflow_datasets as tfds
     except ImportError as error:
-        without = f"; or give its authors' archive: --from=FILE.tar.gz" if name in ARCHIVES else ""
-        raise DataError(
-            f"preparing {name} needs TensorFlow: {sys.executable} -m pip install 'saddle_jax[prepare]'{without}"
-        ) from error
+        install = f"{sys.executable} -m pip install 'saddle_jax[prepare]'"
+        without = "; without it give its authors' archive, --from=FILE" if name in ARCHIVES else ""
+        raise DataError(f"preparing {name} needs TensorFlow: {install}{without}") from error
     folder = prepared.data_dir_or_default(data_dir)
     try:
         builder = tfds.builder(TFDS_NAMES.get(name, name), data_dir=str(folder), file_format="array_record")

@@ -42,7 +42,9 @@ def read(what: str, dataset: Any) -> tuple[np.ndarray, np.ndarray]:
         )
     sizes = {inputs.shape for inputs, _ in samples}
     if len(sizes) > 1:
-        raise DataError(f"{what} must have inputs of one size, got {' and '.join(map(str, sorted(sizes)[:2]))}")
+        raise DataError(
+            f"{what} must have inputs of one size, got {' and '.join(map(str, sorted(sizes)[:2]))}"
+        )
     return np.stack([inputs for inputs, _ in samples]), np.stack([target for _, target in samples])
 
 

@@ -33,9 +33,10 @@ def from_samples(
 
     Args:
       train: (inputs, targets), or a tree of arrays [N, ...]; a list of these, one per agent, is data that is
-        partitioned already. They may be `torch.utils.data.Dataset`s, which are read once. Instead of an array, a leaf may be a source of samples that do not fit into
-        memory, see `Dataset`. uint8 inputs [N, H, W, C] or [N, H, W] are images: each channel is normalised
-        by the mean and standard deviation of the training images.
+        partitioned already. Either may be a `torch.utils.data.Dataset`, which is read once. Instead of an
+        array, a leaf may be a source of samples that do not fit into memory, see `Dataset`. uint8 inputs
+        [N, H, W, C] or [N, H, W] are images: each channel is normalised by the mean and standard deviation of
+        the training images.
       test: test samples with the same structure.
       name: the dataset's name.
       source: where the samples came from, for the record.

@@ -23,7 +23,6 @@ from saddle_jax.models.layers import (
 )
 from saddle_jax.models.state_dict import TreeLayout
 
-
 _TORCH_NAMES = (
     ("^stem/", "conv1/"),
     ("^stem_norm/norm/", "bn1/"),

@@ -39,8 +39,7 @@ class TreeLayout:
     def state_dict(self, params: Params) -> dict[str, np.ndarray]:
         """Returns one model's parameters as the arrays of a state_dict."""
         return {
-            self._name(path): self._in_torch(path, np.asarray(leaf))
-            for path, leaf in named(params).items()
+            self._name(path): self._in_torch(path, np.asarray(leaf)) for path, leaf in named(params).items()
         }
 
     def arrays(self, params: Params) -> dict[str, np.ndarray]:
@@ -71,7 +70,6 @@ class TreeLayout:
         if _is_kernel(path) and array.ndim in _TO_TORCH:
             return np.ascontiguousarray(array.transpose(_TO_TORCH[array.ndim]))
         return array.reshape(self.norm_shape) if "norm/" in path else array
-
 
     def _from_torch(self, path: str, array: np.ndarray) -> np.ndarray:
         if _is_kernel(path) and array.ndim in _TO_TORCH:

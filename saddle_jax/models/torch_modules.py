@@ -106,8 +106,8 @@ class Layout:
                 part.training or part.running_mean is None
             ):
                 raise ArgumentError(
-                    f"model must not depend on a batch's statistics, got {type(part).__name__} in "
-                    f"{name or 'the module'}, which agents cannot average: use {_NORMS}, or freeze it by eval()"
+                    "model must not depend on a batch's statistics, which agents cannot average, got "
+                    f"{type(part).__name__} in {name or 'the module'}: use {_NORMS}, or freeze it by eval()"
                 )
         self.names = [name for name, tensor in module.named_parameters() if tensor.requires_grad]
         if not self.names:
@@ -144,7 +144,7 @@ class Layout:
         for name, tensor in self.constants.items():
             if name in arrays and not np.array_equal(arrays[name], _copy(tensor)):
                 raise ArgumentError(
-                    f"file must have {name} as the module has it, which is not trained: load it into the module"
+                    f"file must have {name}, which is not trained, as the module has it: load it there"
                 )
         return {name: checked(name, array, like[name]) for name, array in self._turned(arrays).items()}
 
@@ -161,9 +161,7 @@ class Layout:
         if not isinstance(params, Mapping) or sorted(params) != sorted(self.names):
             raise ArgumentError("params must be those of this module, got others")
         return {
-            name: params[name].transpose(np.argsort(self._axes[name]))
-            if name in self._axes
-            else params[name]
+            name: params[name].transpose(np.argsort(self._axes[name])) if name in self._axes else params[name]
             for name in self.names
         }
 
@@ -186,7 +184,9 @@ def _check_tensor(name: str, tensor: Any) -> None:
     """Refuses parameters without values, and those of few bits, which no method averages."""
     torch = _torch()
     if tensor.is_meta:
-        raise ArgumentError(f"model must have weights, got {name} on the device meta: use to_empty or load it")
+        raise ArgumentError(
+            f"model must have weights, got {name} on the device meta: use to_empty or load it"
+        )
     if tensor.dtype not in (torch.float32, torch.float64):
         raise ArgumentError(
             f"model must have float32 parameters, got {tensor.dtype} in {name}: call float(), and train with "
@@ -271,8 +271,8 @@ def _refusing(name: str) -> Iterator[None]:
 
     def own_gradient(cls: Any, *inputs: Any) -> Any:
         raise ArgumentError(
-            f"model must be differentiated by its operations, got the torch.autograd.Function {cls.__name__}, "
-            "whose backward JAX does not see"
+            "model must be differentiated by its operations, got the torch.autograd.Function "
+            f"{cls.__name__}, whose backward JAX does not see"
         )
 
     theirs = torch.autograd.Function.__dict__["apply"]
@@ -283,8 +283,8 @@ def _refusing(name: str) -> Iterator[None]:
         raise
     except jax.errors.ConcretizationTypeError as error:
         raise ArgumentError(
-            f"model must not branch on data, which a compiled step does not know, got {name}, which does: use "
-            "torch.where"
+            f"model must not branch on data, which a compiled step does not know, got {name}, which does: "
+            "use torch.where"
         ) from error
     except OperatorNotFound as error:
         raise ArgumentError(f"model must use operations that torchax knows, got {name}: {error}") from error
@@ -355,9 +355,10 @@ class _NoRandom:
 
 # Operations of single numbers, which do not depend on the order of axes.
 _POINTWISE = (
-    "add abs clamp clamp_max clamp_min clone div elu exp gelu hardtanh leaky_relu log mul neg pow relu rsqrt "
-    "rsub sigmoid silu softplus sqrt sub tanh"
-).split()
+    "abs", "add", "clamp", "clamp_max", "clamp_min", "clone", "div", "elu", "exp", "gelu", "hardtanh",
+    "leaky_relu", "log", "mul", "neg", "pow", "relu", "rsqrt", "rsub", "sigmoid", "silu", "softplus", "sqrt",
+    "sub", "tanh",
+)  # fmt: skip
 
 
 class Images:

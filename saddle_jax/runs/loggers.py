@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
-from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.errors import DamagedError, RunError, short_line
 from saddle_jax.base.files import atomic_write
@@ -137,14 +136,6 @@ LOGGERS: dict[str, Callable[[pathlib.Path, int], Logger]] = {
 }
 
 
-def names_of(text: str) -> tuple[str, ...]:
-    """Returns the loggers that a setting names: "tensorboard,wandb"; "" or "none" is none."""
-    names = tuple(part.strip() for part in text.split(",") if part.strip() not in ("", "none"))
-    for name in names:
-        checks.choice("loggers", name, tuple(LOGGERS))
-    return names
-
-
 def replay(workdir: pathlib.Path, name: str) -> int:
     """Gives all of a run's metrics to a logger, and returns the number of lines."""
     records = read_metrics(workdir)
@@ -159,7 +150,9 @@ def replay(workdir: pathlib.Path, name: str) -> int:
 
 def numbers_of(record: Mapping[str, Any]) -> dict[str, float]:
     """Returns the numbers of a line of metrics.jsonl; lists, of layers or trials, are left out."""
-    return {name: value for name, value in record.items() if name != "step" and isinstance(value, int | float)}
+    return {
+        name: value for name, value in record.items() if name != "step" and isinstance(value, int | float)
+    }
 
 
 def _imported(module: str, package: str) -> Any:

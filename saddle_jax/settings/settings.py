@@ -202,7 +202,9 @@ IRRELEVANT = (
     "keep_checkpoints",
     "keep_every_epochs",
     "checkpoint_every_steps",
+    "loggers",
 )
+LOGGERS = ("tensorboard", "wandb", "mlflow")
 SCHEDULES = ("step", "imagenet", "exponential", "constant", "cosine")
 
 
@@ -358,6 +360,11 @@ class Settings:
         one_of(("end", "always", "never")),
     )
     log_every_steps: int = setting(10, "write a line to metrics.jsonl every N steps", whole(1))
+    loggers: str = setting(
+        "tensorboard",
+        f"where metrics go beside metrics.jsonl: {', '.join(LOGGERS)}, joined by commas, or none",
+        lambda _, value: parse_loggers(value),
+    )
     checkpoint_every_steps: int = setting(500, "write a checkpoint every N steps, and at the end", whole(1))
     keep_checkpoints: int = setting(2, "keep the N newest checkpoints", whole(1))
     keep_every_epochs: int = setting(
@@ -419,6 +426,14 @@ def check_setting(name: str, value: Any) -> None:
         raise ArgumentError(f"{name} must be text, got {value!r}")
     if field.metadata["check"] and value != field.default:
         field.metadata["check"](name, value)
+
+
+def parse_loggers(text: str) -> tuple[str, ...]:
+    """Returns the loggers in "tensorboard,wandb"; "none" is none."""
+    names = () if text in ("", "none") else tuple(name.strip() for name in text.split(","))
+    for name in names:
+        checks.choice("loggers", name, LOGGERS)
+    return names
 
 
 def from_json(settings: dict[str, Any]) -> Settings:

@@ -68,10 +68,21 @@ def test_cifar10_from_its_authors_files(kind, archive, tmp_path, capsys):
 def test_cifar100_has_the_fine_labels(tmp_path):
     coarse = np.full((20, 1), 7, np.uint8)
     rows = np.concatenate([coarse, 9 * LABELS[0].astype(np.uint8)[:, None], PIXELS[0]], 1).tobytes()
-    put(tmp_path, {"train.bin": rows, "test.bin": rows, "fine_label_names.txt": b"\n".join(b"c%d" % n for n in range(100))}, False)
-    assert main(["saddle", "data", "prepare", "cifar100", f"--from={tmp_path}", f"--data_dir={tmp_path}"]) == 0
+    put(
+        tmp_path,
+        {
+            "train.bin": rows,
+            "test.bin": rows,
+            "fine_label_names.txt": b"\n".join(b"c%d" % n for n in range(100)),
+        },
+        False,
+    )
+    assert (
+        main(["saddle", "data", "prepare", "cifar100", f"--from={tmp_path}", f"--data_dir={tmp_path}"]) == 0
+    )
     dataset = load("cifar100", tmp_path)
-    assert np.array_equal(dataset.train["targets"], 9 * LABELS[0]) and len(dataset.class_names) == 100
+    assert np.array_equal(dataset.train["targets"], 9 * LABELS[0])
+    assert len(dataset.class_names) == 100
 
 
 class Evil:
@@ -92,7 +103,8 @@ def test_archives_are_not_trusted(content, message, tmp_path, capsys):
     source = put(tmp_path, dict.fromkeys(names, content), True)
     assert main(["saddle", "data", "prepare", "cifar10", f"--from={source}", f"--data_dir={tmp_path}"]) != 0
     told = capsys.readouterr()
-    assert message in told.err and "executed" not in told.out
+    assert message in told.err
+    assert "executed" not in told.out
 
 
 def test_other_files_are_refused(tmp_path, capsys):
@@ -120,7 +132,8 @@ def test_leafs_writers_are_agents(tmp_path):
     images = RANDOM.random((3, 5, 784)).round(3)
     leaf(tmp_path, [(f"w{n}", images[n, : n + 2].tolist(), [n, 61, 4, 5, 6][: n + 2]) for n in range(3)])
     dataset = load(f"leaf('{tmp_path}')")
-    assert dataset.input_shape == (28, 28, 1) and len(dataset.class_names) == 62
+    assert dataset.input_shape == (28, 28, 1)
+    assert len(dataset.class_names) == 62
     assert [len(share) for share in dataset.shares] == [2, 3, 4]
     own = dataset.train["inputs"][dataset.shares[1]]
     assert np.allclose(own.reshape(3, 784), images[1, :3])
@@ -185,7 +198,8 @@ def test_datasets_of_torch_are_read_once():
             return images[number], number % 2
 
     dataset = sj.Problem(data.Subset(Images(), range(30)), data.Subset(Images(), range(30, 40))).dataset
-    assert dataset.class_names == ("cat", "dog") and dataset.input_shape == (8, 6, 3)
+    assert dataset.class_names == ("cat", "dog")
+    assert dataset.input_shape == (8, 6, 3)
     assert np.array_equal(dataset.train["inputs"], images[:30].permute(0, 2, 3, 1).numpy())
     assert dataset.test["targets"].tolist() == [0, 1] * 5
     divided = [data.Subset(Images(), range(10)), data.Subset(Images(), range(10, 30))]
@@ -231,5 +245,6 @@ def test_pictures_stay_bytes_and_are_normalised():
             return image.new("RGB", (6, 8), (50 * number, 0, 0)), number % 2
 
     dataset = sj.data.user_data.from_samples(Pictures(), Pictures())
-    assert dataset.train["inputs"].dtype == np.uint8 and dataset.train["inputs"].shape == (4, 8, 6, 3)
+    assert dataset.train["inputs"].dtype == np.uint8
+    assert dataset.train["inputs"].shape == (4, 8, 6, 3)
     assert dataset.recipe is not None

@@ -7,7 +7,6 @@ import re
 import threading
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
@@ -55,7 +54,9 @@ def targets_of(inputs):
 def gradient_of(module, x, y):
     """Torch's gradient, in our layout."""
     module.zero_grad()
-    nn.functional.cross_entropy(module(in_torch(x)).flatten(0, -2), torch.from_numpy(y).long().flatten()).backward()
+    nn.functional.cross_entropy(
+        module(in_torch(x)).flatten(0, -2), torch.from_numpy(y).long().flatten()
+    ).backward()
     layout = models.functions(module).layout
     zero = {name: torch.zeros_like(p) for name, p in module.named_parameters()}
     arrays = {
@@ -149,9 +150,13 @@ def test_a_convolutional_network_takes_our_kernels_and_is_not_transposed():
     for each in (model, flax):
         params = sj.replicate(models.init(each, (16, 16, 3), jax.random.key(0)), 3)
         method = sj.dpsgd(sj.ring(3), 0.1)
-        lowered = jax.jit(method.step, static_argnums=0).lower(loss_of(each), params, method.init(params), batch)
+        lowered = jax.jit(method.step, static_argnums=0).lower(
+            loss_of(each), params, method.init(params), batch
+        )
         text = lowered.compile().as_text()
-        counts.append([len(re.findall(word, text)) for word in ("saddle_", r" convolution\(", r" transpose\(")])
+        counts.append(
+            [len(re.findall(word, text)) for word in ("saddle_", r" convolution\(", r" transpose\(")]
+        )
     assert counts[0] == counts[1]
 
 
@@ -248,10 +253,18 @@ GREY = SMALL[..., :1]
 @pytest.mark.parametrize(
     ("factory", "example", "message"),
     [
-        (lambda: nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4)), GREY, "BatchNorm2d in 1, .* GroupNorm"),
+        (
+            lambda: nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4)),
+            GREY,
+            "BatchNorm2d in 1, .* GroupNorm",
+        ),
         (lambda: nn.Sequential(nets.MLP(), nn.Dropout(0.5)), GREY, "no random numbers.*set its p to 0"),
         (lambda: nets.ViT(dropout=0.1), IMAGES, "no random numbers"),
-        (lambda: nn.LSTM(3, 4, num_layers=2, dropout=0.5, batch_first=True), SMALL[:, 0], "no random numbers"),
+        (
+            lambda: nn.LSTM(3, 4, num_layers=2, dropout=0.5, batch_first=True),
+            SMALL[:, 0],
+            "no random numbers",
+        ),
         (Random, GREY, "no random numbers"),
         (Branching, GREY, "must not branch on data.*torch.where"),
         (Loose, GREY, "parameters or buffers.*register_buffer"),
@@ -294,7 +307,8 @@ def test_threads_may_trace_one_module():
         thread.start()
     for thread in threads:
         thread.join()
-    assert all(np.array_equal(found[0], each) for each in found) and len(found) == 4
+    assert all(np.array_equal(found[0], each) for each in found)
+    assert len(found) == 4
 
 
 # ---- the way out: our own networks in torch's names, and weights from files ----
@@ -334,7 +348,11 @@ def test_our_networks_have_the_logits_of_their_torch_twins(name, norm, tmp_path)
 
 def test_files_of_other_weights_are_refused(tmp_path):
     def start(file):
-        return models.init(models.make_model(f"pretrained(resnet8, '{file}')", 10, "evonorm", "auto"), (8, 8, 3), jax.random.key(0))
+        return models.init(
+            models.make_model(f"pretrained(resnet8, '{file}')", 10, "evonorm", "auto"),
+            (8, 8, 3),
+            jax.random.key(0),
+        )
 
     torch.save(nets.MLP().state_dict(), tmp_path / "mlp.pt")
     with pytest.raises(sj.ArgumentError, match=r"got none for bn1.bias, .* and others for net"):
