@@ -41,7 +41,7 @@ MODELS = Registry(
     context=["num_classes", "norm", "conv_impl"],
     group="saddle_jax.models",
 )
-NAMES = tuple(MODELS)
+NAMES = tuple(name for name in MODELS if name != "pretrained")  # which is made of another one
 
 
 def build(name: str, num_classes: int, *, norm: Norm = "evonorm", conv_impl: ConvImpl = "auto") -> Any:

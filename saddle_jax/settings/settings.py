@@ -241,8 +241,9 @@ class Settings:
     model: str = setting(
         "auto",
         "network of every agent: resnet20, resnet18, mobilenet_v2, resnet8, cnn, strided_cnn, mlp, logistic, "
-        "linear, causal_mlp, or your own, FILE.py:NAME or module:NAME; "
-        "auto is the dataset's own, mostly cnn",
+        "linear, causal_mlp, or your own, FILE.py:NAME or module:NAME, of flax or PyTorch; "
+        "pretrained(resnet20, 'FILE') begins with weights from a file .safetensors or .pt; auto is the "
+        "dataset's own, mostly cnn",
         spec_of("models:MODELS", "auto"),
     )
     norm: str = setting(
@@ -260,7 +261,7 @@ class Settings:
         "digits",
         "dataset: digits, synthetic, characters, convex, with options as in convex(kind=logistic), cifar10, "
         "cifar100, imagenette, imagenet, or the tfds name of another; a file .npz or a folder of images by "
-        "class; or your own, FILE.py:NAME or module:NAME",
+        "class; leaf('FOLDER') of LEAF's clients; or your own, FILE.py:NAME or module:NAME",
         dataset,
     )
     objective: str = setting(

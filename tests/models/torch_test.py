@@ -4,6 +4,8 @@ These tests need PyTorch and torchax, the extra `torch`, and are skipped elsewhe
 """
 
 import re
+import subprocess
+import sys
 import threading
 
 import jax
@@ -309,6 +311,16 @@ def test_threads_may_trace_one_module():
         thread.join()
     assert all(np.array_equal(found[0], each) for each in found)
     assert len(found) == 4
+
+
+@pytest.mark.slow
+def test_no_stable_torchax_is_out_that_could_be_pinned():
+    command = [sys.executable, "-m", "pip", "index", "versions", "torchax"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    found = re.search(r"torchax \(([\d.]+)\)", done.stdout)
+    if not found:
+        pytest.skip("needs an index of packages")
+    assert found[1] == "0.0.13", "if it can be imported with torch 2.13, pyproject.toml should have it"
 
 
 # ---- the way out: our own networks in torch's names, and weights from files ----
