@@ -72,7 +72,7 @@ def prepare_archive(name: str, source: str, folder: pathlib.Path) -> pathlib.Pat
         )
     train = [_samples(archive, files[each], each) for each in archive.train[kind]]
     test_images, test_labels = _samples(archive, files[archive.test[kind]], archive.test[kind])
-    arrays = {
+    arrays: dict[str, Any] = {
         "x_train": np.concatenate([images for images, _ in train]),
         "y_train": np.concatenate([labels for _, labels in train]),
         "x_test": test_images,

@@ -89,9 +89,10 @@ def _is_kernel(path: str) -> bool:
     return path.rpartition("/")[2] == "kernel"
 
 
-def check_names(arrays: Arrays, wanted: Iterable[str]) -> None:
-    """Raises an error unless arrays have exactly these names."""
-    missing, others = sorted(set(wanted) - set(arrays)), sorted(set(arrays) - set(wanted))
+def check_names(found: Iterable[str], wanted: Iterable[str]) -> None:
+    """Raises an error unless a file has exactly the names that are wanted."""
+    found, wanted = {*found}, {*wanted}
+    missing, others = sorted(wanted - found), sorted(found - wanted)
     if missing or others:
         raise ArgumentError(
             f"file must have the weights of the model, got none for {', '.join(missing[:3]) or 'no name'}, "

@@ -45,7 +45,6 @@ def from_torch(module: Any, example: Any = None, *, conv_impl: ConvImpl = "auto"
     first = module if isinstance(module, nn.Module) else _make(module, 0)
     layout = Layout(first)
     environment = _environment(conv_impl)
-    constants = {name: _copy(tensor) for name, tensor in layout.constants.items()}
     weights = None if first is not module else layout.pack(first)
 
     def apply(params: Params, inputs: Any) -> Any:
@@ -53,7 +52,7 @@ def from_torch(module: Any, example: Any = None, *, conv_impl: ConvImpl = "auto"
         rounded = next(iter(trained.values())).dtype  # of a model that computes in bfloat16
         fixed = {
             name: jnp.asarray(a, rounded if rounded == jnp.bfloat16 and a.dtype == np.float32 else a.dtype)
-            for name, a in constants.items()
+            for name, a in layout.constants.items()
         }
         return _forward(environment, first, layout.tied, trained, fixed, inputs)
 
@@ -78,11 +77,17 @@ def to_torch(module: Any, params: Params) -> Any:
 
     Args:
       module: what `from_torch` was given.
-      params: the parameters of one model, such as `Run.model()` returns.
+      params: the parameters of one model, such as `Experiment.model()` returns.
     """
     torch = _torch()
     target = module if isinstance(module, torch.nn.Module) else _make(module, 0)
     arrays = Layout(target).state_dict(params)
+    for name, parameter in target.named_parameters():
+        if arrays[name].shape != tuple(parameter.shape):
+            raise ArgumentError(
+                f"params must be those of one agent, got {list(arrays[name].shape)} for {name} of "
+                f"{list(parameter.shape)}"
+            )
     target.load_state_dict({name: torch.from_numpy(np.array(a)) for name, a in arrays.items()}, strict=True)
     return target
 
@@ -119,7 +124,8 @@ class Layout:
             if id(tensor) in first and name not in self.names
         }
         frozen = {name: tensor for name, tensor in named.items() if id(tensor) not in first}
-        self.constants = {**frozen, **dict(module.named_buffers(remove_duplicate=False))}
+        others = {**frozen, **dict(module.named_buffers(remove_duplicate=False))}
+        self.constants = {name: _copy(tensor) for name, tensor in others.items()}
         self._saved = list(module.state_dict())
         last = {
             nn.Linear: (1, 0),
@@ -140,9 +146,9 @@ class Layout:
 
     def params(self, arrays: Arrays, like: Params) -> Params:
         """Returns the trained parameters of a state_dict, whose others must be those of the module."""
-        check_names(set(arrays) | set(self.tied), self._saved)
-        for name, tensor in self.constants.items():
-            if name in arrays and not np.array_equal(arrays[name], _copy(tensor)):
+        check_names({*arrays, *self.tied}, self._saved)
+        for name, constant in self.constants.items():
+            if name in arrays and not np.array_equal(arrays[name], constant):
                 raise ArgumentError(
                     f"file must have {name}, which is not trained, as the module has it: load it there"
                 )
@@ -160,16 +166,18 @@ class Layout:
         """Returns trained parameters in torch's layout."""
         if not isinstance(params, Mapping) or sorted(params) != sorted(self.names):
             raise ArgumentError("params must be those of this module, got others")
-        return {
-            name: params[name].transpose(np.argsort(self._axes[name])) if name in self._axes else params[name]
-            for name in self.names
-        }
+
+        def turned(name: str, array: Any) -> Any:
+            axes = self._axes.get(name, ())
+            return array.transpose(np.argsort(axes)) if axes and array.ndim == len(axes) else array
+
+        return {name: turned(name, params[name]) for name in self.names}
 
     def state_dict(self, params: Params) -> dict[str, np.ndarray]:
         """Returns the arrays of a state_dict: trained parameters, and all others as the module has them."""
         arrays = self.in_torch(jax.tree.map(np.asarray, params))
         arrays |= {name: arrays[origin] for name, origin in self.tied.items()}
-        arrays |= {name: _copy(tensor) for name, tensor in self.constants.items()}
+        arrays |= self.constants
         return {name: arrays[name] for name in self._saved}
 
     arrays = state_dict  # what any file holds: names of torch mean its layout
@@ -177,7 +185,7 @@ class Layout:
 
 def _copy(tensor: Any) -> np.ndarray:
     """Returns the values of a tensor, which do not change with it."""
-    return tensor.detach().cpu().numpy().copy()  # type: ignore[no-any-return]
+    return tensor.detach().cpu().numpy().copy()
 
 
 def _check_tensor(name: str, tensor: Any) -> None:
@@ -243,14 +251,16 @@ def _forward(
     broadcasts = jax.numpy_rank_promotion("allow")  # as torch does
     with _lock, warnings.catch_warnings(), broadcasts, _refusing(type(module).__name__):
         warnings.simplefilter("ignore")  # torchax tells of what it registers
-        environment.images.clear()
         x = environment.images.in_torch(x) if x.ndim == 4 else x
         tensors = environment.j2t_iso({**trained, **constants})
         tensors |= {name: tensors[origin] for name, origin in tied.items()}
-        with environment:
-            outputs = torch.func.functional_call(
-                module, tensors, (environment.j2t_iso(x),), tie_weights=False
-            )
+        try:
+            with environment:
+                outputs = torch.func.functional_call(
+                    module, tensors, (environment.j2t_iso(x),), tie_weights=False
+                )
+        finally:
+            environment.images.clear()
         changed = [name for name, array in constants.items() if tensors[name].jax() is not array]
         if changed:
             raise ArgumentError(

@@ -164,7 +164,7 @@ def _imported(module: str, package: str) -> Any:
 
 def _about(workdir: pathlib.Path) -> dict[str, Any]:
     """Returns the settings of a run, from its config.json; long and nested values as text."""
-    config = read_object(workdir / "config.json").get("config", {})
+    config = (read_object(workdir / "config.json") or {}).get("config", {})
     return {
         name: value if isinstance(value, int | float | str) else json.dumps(value)
         for name, value in config.items()
@@ -178,7 +178,7 @@ def _tags(about: Mapping[str, Any]) -> dict[str, str]:
 
 def _known(workdir: pathlib.Path) -> dict[str, str]:
     try:
-        found = read_object(workdir / FILE) if (workdir / FILE).exists() else {}
+        found = read_object(workdir / FILE) or {}
     except DamagedError:
         return {}
     return {name: value for name, value in found.items() if isinstance(value, str)}

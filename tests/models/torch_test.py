@@ -191,6 +191,8 @@ def test_frozen_and_tied_parameters_are_sent_and_trained_once_or_never():
     assert sj.comm_cost(method, sj.replicate(params, 3)).wire_bytes_per_agent(1) == 2 * 4 * trained
     back = sj.to_torch(module, params)
     assert back.head.weight is back.wte.weight
+    with pytest.raises(sj.ArgumentError, match="params must be those of one agent"):
+        sj.to_torch(module, sj.replicate(params, 3))
     with pytest.raises(sj.ArgumentError, match="params must be those of this module"):
         sj.to_torch(nets.GPT, params)  # in which wpe is trained
 
