@@ -10,7 +10,7 @@ import pytest
 
 import saddle_jax as sj
 from saddle_jax.cli.__main__ import main
-from saddle_jax.data import DataError, load
+from saddle_jax.data import DataError, from_samples, load
 
 RANDOM = np.random.default_rng(0)
 PIXELS = RANDOM.integers(0, 256, (6, 20, 3072), np.uint8)  # of five batches and the test's
@@ -134,11 +134,11 @@ def test_leafs_writers_are_agents(tmp_path):
     dataset = load(f"leaf('{tmp_path}')")
     assert dataset.input_shape == (28, 28, 1)
     assert len(dataset.class_names) == 62
-    assert [len(share) for share in dataset.shares] == [2, 3, 4]
-    own = dataset.train["inputs"][dataset.shares[1]]
+    assert [len(share) for share in dataset.agent_samples] == [2, 3, 4]
+    own = dataset.train["inputs"][dataset.agent_samples[1]]
     assert np.allclose(own.reshape(3, 784), images[1, :3])
     fewer = load(f"leaf('{tmp_path}', agents=2)")
-    assert [len(share) for share in fewer.shares] == [5, 4]
+    assert [len(share) for share in fewer.agent_samples] == [5, 4]
     with pytest.raises(sj.ArgumentError, match="at most 3, the number of clients"):
         load(f"leaf('{tmp_path}', agents=4)")
 
@@ -197,13 +197,13 @@ def test_datasets_of_torch_are_read_once():
         def __getitem__(self, number):
             return images[number], number % 2
 
-    dataset = sj.Problem(data.Subset(Images(), range(30)), data.Subset(Images(), range(30, 40))).dataset
+    dataset = from_samples(data.Subset(Images(), range(30)), data.Subset(Images(), range(30, 40)))
     assert dataset.class_names == ("cat", "dog")
     assert dataset.input_shape == (8, 6, 3)
     assert np.array_equal(dataset.train["inputs"], images[:30].permute(0, 2, 3, 1).numpy())
     assert dataset.test["targets"].tolist() == [0, 1] * 5
     divided = [data.Subset(Images(), range(10)), data.Subset(Images(), range(10, 30))]
-    shares = sj.Problem(divided, Images()).dataset.shares
+    shares = from_samples(divided, Images()).agent_samples
     assert [len(share) for share in shares] == [10, 20]
 
 
@@ -230,7 +230,7 @@ def test_datasets_of_torch_that_are_no_arrays_are_refused(kind):
         "sizes": "inputs of one size",
     }
     with pytest.raises(DataError, match=messages[kind]):
-        sj.data.user_data.from_samples(train, train)
+        from_samples(train, train)
 
 
 def test_pictures_stay_bytes_and_are_normalised():
@@ -244,7 +244,7 @@ def test_pictures_stay_bytes_and_are_normalised():
         def __getitem__(self, number):
             return image.new("RGB", (6, 8), (50 * number, 0, 0)), number % 2
 
-    dataset = sj.data.user_data.from_samples(Pictures(), Pictures())
+    dataset = from_samples(Pictures(), Pictures())
     assert dataset.train["inputs"].dtype == np.uint8
     assert dataset.train["inputs"].shape == (4, 8, 6, 3)
     assert dataset.recipe is not None
