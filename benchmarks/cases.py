@@ -12,6 +12,7 @@ from benchmarks.methods import method_jobs
 from benchmarks.parts import compressor_jobs, evaluation_jobs, gossip_jobs
 from benchmarks.soak import soak_jobs
 from benchmarks.steps import process_jobs, step_jobs
+from benchmarks.torch_bridge import bridge_jobs
 from benchmarks.work import Job, Options
 from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
@@ -30,6 +31,7 @@ CASES: dict[str, Case] = {
     "forty": Case("both with 40 agents", step_jobs),
     "many": Case("Q-SADDLe with 256 and 1,024 agents of the small CNN and the MLP", step_jobs),
     "processes": Case("both with 10 agents, against a PyTorch process for each agent", process_jobs),
+    "torch_bridge": Case("a torch module in our step, against flax and against PyTorch", bridge_jobs),
     "gossip": Case("a round of gossip against a copy, 10 to 1,000 agents, three graphs", gossip_jobs),
     "compressors": Case("each compressor against a copy", compressor_jobs),
     "evaluation": Case("evaluation of the consensus model", evaluation_jobs),

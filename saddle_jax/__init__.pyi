@@ -111,6 +111,8 @@ from .methods.saddle import q_saddle as q_saddle
 from .methods.saddle import saddle as saddle
 from .methods.sgp import sgp as sgp
 from .methods.slowmo import slowmo as slowmo
+from .models.torch_modules import from_torch as from_torch
+from .models.torch_modules import to_torch as to_torch
 from .runs.table import load_runs as load_runs
 from .sam.asam import asam as asam
 from .sam.esam import esam as esam

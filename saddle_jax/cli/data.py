@@ -23,13 +23,18 @@ def data_list(options: flags.FlagValues, out: Output) -> None:
     out.give([{"dataset": name, "state": state} for name, state in states.items()])
 
 
-@verb(_THEME, "NAME", _DATA_DIR)
+@verb(
+    _THEME,
+    "NAME",
+    text("from", None, "CIFAR's own archive .tar.gz, or the folder of its files, in place of a download."),
+    _DATA_DIR,
+)
 def data_prepare(options: flags.FlagValues, out: Output, name: str) -> None:
-    """Download and prepare a dataset (needs internet and TensorFlow)."""
+    """Prepare a dataset: download it with TensorFlow, or read CIFAR's own archive with --from=FILE."""
     from saddle_jax.data import sources
 
     is_here = sources.is_builtin(name)
-    folder = None if is_here else str(sources.prepare(name, options.data_dir))
+    folder = None if is_here else str(sources.prepare(name, options.data_dir, options["from"].value))
     out.say(
         f"{name} is embedded: there is nothing to prepare" if is_here else f"{name} is prepared in {folder}"
     )

@@ -142,17 +142,31 @@ def evaluate(options: flags.FlagValues, out: Output, name: str) -> None:
 @verb(
     "Look at runs",
     "DIR...",
-    choice("format", "safetensors", ("safetensors", "msgpack"), "Format of the model's file."),
+    choice(
+        "format",
+        "safetensors",
+        ("safetensors", "msgpack", "torch", "wandb", "mlflow"),
+        "Format of the model's file; or the logger that all metrics are given to, of any number of runs.",
+    ),
     integer("downsample", None, "Copy settings, results and means of N logged lines instead.", 1),
-    text("output", None, "File of the model (default: model.FORMAT in DIR), or folder of the copies."),
+    text(
+        "output",
+        None,
+        "File of the model (default: model.FORMAT in DIR, or model.pt), or folder of the copies.",
+    ),
     *_MODEL,
     example="export runs/a --format=safetensors",
 )
 def export(options: flags.FlagValues, out: Output, *names: str) -> None:
-    """Write a run's model as one file of named arrays, or small open copies of runs."""
+    """Write a run's model as one file, runs to Weights & Biases or MLflow, or small open copies of them."""
     if options.downsample:
         refuse(options, ("format", "agent", "trial", "data_dir", "code"), "not be given with --downsample")
         written = [_copy(name, options) for name in names]
+    elif options.format in ("wandb", "mlflow"):
+        refuse(
+            options, ("output", "agent", "trial", "data_dir", "code"), f"not be given for {options.format}"
+        )
+        written = [_replayed(pathlib.Path(name), options.format) for name in names]
     elif len(names) > 1:
         raise ArgumentError(f"DIR must be one run, whose model is written, got {' '.join(names)}")
     else:
@@ -171,17 +185,24 @@ def _copy(name: str, options: flags.FlagValues) -> tuple[pathlib.Path, str]:
     return downsample(pathlib.Path(name), pathlib.Path(options.output), options.downsample), ""
 
 
+def _replayed(workdir: pathlib.Path, logger: str) -> tuple[pathlib.Path, str]:
+    from saddle_jax.runs.loggers import replay
+
+    return workdir, f": {replay(workdir, logger):,} lines given to {logger}"
+
+
 def _model(workdir: pathlib.Path, options: flags.FlagValues) -> tuple[pathlib.Path, str]:
     from saddle_jax import models
     from saddle_jax.runs.checkpoints import encode
     from saddle_jax.training.reopen import choose, open_run
 
-    path = pathlib.Path(options.output or workdir / f"model.{options.format}")
+    ending = "pt" if options.format == "torch" else options.format
+    path = pathlib.Path(options.output or workdir / f"model.{ending}")
     check_named_output(options.output)
     trial, step, params = open_run(workdir, _warn, options.data_dir, options.trial, options.code)
     model, config = choose(params, options.agent), trial.config
     about = {"model": config.model, "dataset": config.dataset, "step": str(step)}
-    content = encode(model, options.format, about)
+    content = encode(model, options.format, about, trial.model.layout)
     with atomic_write(path) as partial:
         partial.write_bytes(content)
     return path, f": step {step:,}, {models.count(model):,} parameters"

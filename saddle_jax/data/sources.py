@@ -14,6 +14,7 @@ from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.registry import Registry, is_code
 from saddle_jax.base.user_code import UserCodeError
 from saddle_jax.data import prepared, user_data
+from saddle_jax.data.archives import ARCHIVES, prepare_archive
 from saddle_jax.data.cache import cached
 from saddle_jax.data.dataset import DataError, Dataset
 from saddle_jax.data.prepared import StreamedImages
@@ -129,6 +130,7 @@ BUILTIN = Registry(
         "synthetic": "saddle_jax.data.sources:load_synthetic",
         "convex": "saddle_jax.data.convex:load_convex",
         "characters": "saddle_jax.data.characters:load_characters",
+        "leaf": "saddle_jax.data.leaf:load_leaf",
     },
     group="saddle_jax.datasets",
 )
@@ -145,10 +147,10 @@ def load(name: str, data_dir: str | os.PathLike | None = None) -> Dataset:
 
     Args:
       name: "digits" (embedded, real), "synthetic"; "convex", or with options "convex(condition=100)";
-        "characters" (embedded, real); "cifar10", "cifar100", "imagenette" (at 32x32),
-        "imagenet" (streamed), or the tfds name of any other image classification dataset whose images
-        have one size. Also an .npz file, a folder of images by class (./mine), or a user's function,
-        FILE.py:NAME or module:NAME.
+        "characters" (embedded, real); "leaf('FOLDER')" (written by LEAF's scripts); "cifar10", "cifar100",
+        "imagenette" (at 32x32), "imagenet" (streamed), or the tfds name of any other image classification
+        dataset whose images have one size. Also an .npz file, a folder of images by class (./mine), or a
+        user's function, FILE.py:NAME or module:NAME.
       data_dir: the folder of datasets prepared by tfds; the default is TFDS_DATA_DIR, or
         ~/tensorflow_datasets.
 
@@ -161,6 +163,8 @@ def load(name: str, data_dir: str | os.PathLike | None = None) -> Dataset:
     if is_other(name):
         return load_other(name)
     folder = prepared.data_dir_or_default(data_dir)
+    if from_archive := _from_archive(name, folder):
+        return dataclasses.replace(user_data.from_npz(from_archive), name=name, recipe=RECIPES[name])
     tfds_name = TFDS_NAMES.get(name, name)
     leaves_the_folder = pathlib.PurePath(name).is_absolute() or ".." in pathlib.PurePath(name).parts
     if leaves_the_folder or (name not in RECIPES and not (folder / tfds_name).is_dir()):
@@ -187,13 +191,20 @@ def load(name: str, data_dir: str | os.PathLike | None = None) -> Dataset:
 
 def is_missing(name: str, data_dir: str | os.PathLike | None = None) -> bool:
     """Returns whether a dataset with known shapes is not prepared on this machine."""
-    if name not in RECIPES:
+    folder = prepared.data_dir_or_default(data_dir)
+    if name not in RECIPES or _from_archive(name, folder):
         return False
     try:
-        prepared.find_version(TFDS_NAMES.get(name, name), prepared.data_dir_or_default(data_dir))
+        prepared.find_version(TFDS_NAMES.get(name, name), folder)
     except DataError:
         return True
     return False
+
+
+def _from_archive(name: str, folder: pathlib.Path) -> pathlib.Path | None:
+    """Returns the file that `archives.prepare_archive` made of a dataset; None if there is none."""
+    path = folder / f"{name}.npz"
+    return path if name in ARCHIVES and path.is_file() else None
 
 
 def is_builtin(name: str) -> bool:
@@ -261,7 +272,9 @@ def states(folder: pathlib.Path) -> dict[str, str]:
 
 def _state(name: str, folder: pathlib.Path) -> str:
     if name in BUILTIN:
-        return "embedded, always there"
+        return "from files of yours" if name == "leaf" else "embedded, always there"
+    if from_archive := _from_archive(name, folder):
+        return f"prepared: {from_archive}"
     try:
         version = prepared.find_version(TFDS_NAMES.get(name, name), folder)
         prepared.list_records(version)
@@ -270,15 +283,17 @@ def _state(name: str, folder: pathlib.Path) -> str:
     return f"prepared: {version}"
 
 
-def prepare(name: str, data_dir: str | os.PathLike | None) -> pathlib.Path:
-    """Downloads and prepares a dataset with tfds and TensorFlow, and returns its folder."""
+def prepare(name: str, data_dir: str | os.PathLike | None, archive: str | None = None) -> pathlib.Path:
+    """Prepares a dataset and returns where it is: from its authors' archive, or by tfds with TensorFlow."""
+    if archive:
+        return prepare_archive(name, archive, prepared.data_dir_or_default(data_dir))
     try:
         import tensorflow  # noqa: F401  # required by tfds, whose own error is less clear
         import tensorflow_datasets as tfds
     except ImportError as error:
-        raise DataError(
-            f"preparing {name} needs TensorFlow: {sys.executable} -m pip install 'saddle_jax[prepare]'"
-        ) from error
+        install = f"{sys.executable} -m pip install 'saddle_jax[prepare]'"
+        without = "; without it give its authors' archive, --from=FILE" if name in ARCHIVES else ""
+        raise DataError(f"preparing {name} needs TensorFlow: {install}{without}") from error
     folder = prepared.data_dir_or_default(data_dir)
     try:
         builder = tfds.builder(TFDS_NAMES.get(name, name), data_dir=str(folder), file_format="array_record")

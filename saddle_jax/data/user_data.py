@@ -1,4 +1,4 @@
-"""Datasets from a user's arrays, Hugging Face splits, .npz files and folders of images.
+"""Datasets from a user's arrays, datasets of PyTorch, Hugging Face splits, .npz files and folders of images.
 
 Samples are (inputs, targets), or any tree of arrays [N, ...] for a user's own loss; a list of these, one per
 agent, is data that is partitioned already.
@@ -13,6 +13,7 @@ import numpy as np
 
 from saddle_jax.base.errors import short_line
 from saddle_jax.base.types import Tree
+from saddle_jax.data import torch_data
 from saddle_jax.data.dataset import DataError, Dataset
 from saddle_jax.data.recipes import measured_recipe
 
@@ -32,9 +33,10 @@ def from_samples(
 
     Args:
       train: (inputs, targets), or a tree of arrays [N, ...]; a list of these, one per agent, is data that is
-        partitioned already. Instead of an array, a leaf may be a source of samples that do not fit into
-        memory, see `Dataset`. uint8 inputs [N, H, W, C] or [N, H, W] are images: each channel is normalised
-        by the mean and standard deviation of the training images.
+        partitioned already. Either may be a `torch.utils.data.Dataset`, which is read once. Instead of an
+        array, a leaf may be a source of samples that do not fit into memory, see `Dataset`. uint8 inputs
+        [N, H, W, C] or [N, H, W] are images: each channel is normalised by the mean and standard deviation of
+        the training images.
       test: test samples with the same structure.
       name: the dataset's name.
       source: where the samples came from, for the record.
@@ -42,6 +44,8 @@ def from_samples(
       objective: the default objective; None is classification if the targets are classes, else regression.
     """
     agent_samples = None
+    if torch_data.is_torch_data(train):
+        class_names = class_names or torch_data.classes_of(train)
     if isinstance(train, list):
         train, agent_samples = _joined(train)
     training, testing = _tree("train", train), _tree("test", test)
@@ -121,6 +125,8 @@ def _joined(parts: Sequence[Any]) -> tuple[Tree, tuple[np.ndarray, ...]]:
 
 def _tree(what: str, samples: Any) -> Tree:
     """Converts samples to a tree whose leaves are arrays or sources of samples."""
+    if torch_data.is_torch_data(samples):
+        samples = torch_data.read(what, samples)
     if isinstance(samples, tuple) and len(samples) == 2:
         inputs, targets = (np.asarray(part) if isinstance(part, list) else part for part in samples)
         is_truth = getattr(getattr(targets, "dtype", None), "kind", "") == "b"  # the classes 0 and 1
@@ -242,13 +248,14 @@ def from_path(text: str) -> Dataset:
     """Reads a dataset from an .npz file, or from a folder with train/CLASS/IMAGE and test/CLASS/IMAGE."""
     path = pathlib.Path(text).expanduser()
     if path.suffix == ".npz":
-        return _from_npz(path)
+        return from_npz(path)
     if not path.is_dir():
         raise DataError(f"dataset must be a file .npz or a folder of images by class, got {text!r}")
     return _from_folder(path)
 
 
-def _from_npz(path: pathlib.Path) -> Dataset:
+def from_npz(path: pathlib.Path) -> Dataset:
+    """Reads a dataset from an .npz file."""
     if not path.is_file():  # reading a pipe could block
         raise DataError(f"dataset must be a file, got {str(path)!r}")
     try:

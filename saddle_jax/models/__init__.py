@@ -18,7 +18,7 @@ from saddle_jax.base.types import Key, Params
 from saddle_jax.kernels.convolution import ConvImpl, check_conv_impl
 from saddle_jax.models.functions import Functions as Functions
 from saddle_jax.models.functions import functions as functions
-from saddle_jax.models.functions import parameters, takes_rngs
+from saddle_jax.models.functions import is_torch, parameters, takes_rngs
 from saddle_jax.models.layers import NORMS, Norm
 
 # A new network is a file in this folder and a line here. It takes `num_classes`, and `norm` and `conv_impl`
@@ -36,11 +36,12 @@ MODELS = Registry(
         "logistic": "saddle_jax.models.small:logistic",
         "linear": "saddle_jax.models.small:Product",
         "causal_mlp": "saddle_jax.models.small:CausalMLP",
+        "pretrained": "saddle_jax.models.pretrained:pretrained",
     },
     context=["num_classes", "norm", "conv_impl"],
     group="saddle_jax.models",
 )
-NAMES = tuple(MODELS)
+NAMES = tuple(name for name in MODELS if name != "pretrained")  # which is made of another one
 
 
 def build(name: str, num_classes: int, *, norm: Norm = "evonorm", conv_impl: ConvImpl = "auto") -> Any:
@@ -50,9 +51,9 @@ def build(name: str, num_classes: int, *, norm: Norm = "evonorm", conv_impl: Con
       name: one of `NAMES`, with or without options: resnet20 (CIFAR), resnet18 (ImageNet), mobilenet_v2
         (32x32), resnet8 (one block per stage: for studies on a CPU), cnn (small), strided_cnn (a quarter of
         its work), mlp, logistic; linear (for the convex tasks), and causal_mlp, from characters [B, T] to
-        logits [B, T, num_classes]. Or one of your own, FILE.py:NAME or module:NAME: a flax module, its
-        class, a pair (init, apply), or a function that returns one of these; it is given `num_classes`,
-        `norm` and `conv_impl` if it has parameters of these names.
+        logits [B, T, num_classes]. Or one of your own, FILE.py:NAME or module:NAME: a flax or torch module,
+        its class, a pair (init, apply), or a function that returns one of these; it is given `num_classes`,
+        `norm` and `conv_impl` if it has parameters of these names. Or pretrained(NAME, FILE).
       num_classes: the number of classes, or of other outputs.
       norm: "evonorm" (the paper's, gated by a hard sigmoid), "evonorm_sigmoid", or "groupnorm" with ReLU, as
         in the code that the paper builds on; no table of the paper uses it.
@@ -71,7 +72,12 @@ def build(name: str, num_classes: int, *, norm: Norm = "evonorm", conv_impl: Con
             raise ArgumentError(f"model {spec.name} is made already and takes no options, got {name!r}")
         return thing
     if not takes_rngs(thing):
-        return MODELS.call(spec, thing, **given)
+        made = MODELS.call(spec, thing, **given)
+        if not is_torch(made):
+            return made
+        from saddle_jax.models.torch_modules import from_torch
+
+        return from_torch(lambda: MODELS.call(spec, thing, **given), conv_impl=conv_impl)
     takes = parameters(thing)  # a factory of nnx modules, called when there is a key
     chosen = {option: value for option, value in given.items() if option in takes}
     return functools.partial(thing, *spec.args, **chosen | dict(spec.kwargs))

@@ -14,8 +14,9 @@ import jax
 
 from saddle_jax.base.checks import ArgumentError, shown
 from saddle_jax.base.types import Key, Params
+from saddle_jax.models.state_dict import TreeLayout
 
-_KINDS = "a flax module (linen or nnx), or a pair of functions (init, apply)"
+_KINDS = "a flax module (linen or nnx), a torch module, or a pair of functions (init, apply)"
 
 
 class Functions(NamedTuple):
@@ -25,23 +26,29 @@ class Functions(NamedTuple):
       name: the name of its class or function, for messages.
       init: (key, inputs [1, ...]) -> params, a tree of arrays.
       apply: (params, inputs [B, ...]) -> outputs [B, ...].
+      layout: how params are named and laid out in a state_dict of PyTorch.
     """
 
     name: str
     init: Callable[[Key, Any], Params]
     apply: Callable[[Params, Any], Any]
+    layout: Any = TreeLayout()
 
 
 def functions(model: Any) -> Functions:
     """Returns a model as functions; cached for equal modules, so that they are compiled once.
 
     Args:
-      model: a linen module; an nnx module, whose weights are the initial parameters, or its class or another
-        function of `rngs`, which draws weights for every seed; or a pair (init, apply), where init is a
-        function of a key, or of a key and inputs.
+      model: a linen module; an nnx or torch module, whose weights are the initial parameters, or its class,
+        which draws weights for every seed, as another function of `rngs` does for nnx; or a pair (init,
+        apply), where init is a function of a key, or of a key and inputs.
     """
     if isinstance(model, Functions):
         return model
+    if is_torch(model):  # whose weights may have changed since
+        from saddle_jax.models.torch_modules import from_torch
+
+        return from_torch(model)
     try:
         hash(model)
     except TypeError:  # not hashable, such as a module with a list among its fields
@@ -65,6 +72,14 @@ def _adapted(model: Any) -> Functions:
     if callable(model) and takes_rngs(model):
         return _of_nnx(getattr(model, "__name__", "nnx"), lambda rngs: model(rngs=rngs))
     raise ArgumentError(f"model must be {_KINDS}, got {shown(model)}")
+
+
+def is_torch(thing: Any) -> bool:
+    """Returns whether something is a torch module or a class of them, without importing torch."""
+    nn = sys.modules.get("torch.nn")
+    if nn is None:
+        return False
+    return isinstance(thing, nn.Module) or (isinstance(thing, type) and issubclass(thing, nn.Module))
 
 
 def takes_rngs(factory: Callable[..., Any]) -> bool:
@@ -97,7 +112,7 @@ def _of_linen(module: Any) -> Functions:
     def apply(params: Params, inputs: Any) -> Any:
         return module.apply({"params": params}, inputs)
 
-    return Functions(name, init, apply)
+    return Functions(name, init, apply, getattr(module, "torch_layout", TreeLayout()))
 
 
 def _check_size(module: Any, inputs: Any) -> None:

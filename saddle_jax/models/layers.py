@@ -17,6 +17,8 @@ from saddle_jax.kernels.evonorm import GROUPS, Gate, evonorm, evonorm_native, ev
 
 Norm = Literal["evonorm", "evonorm_sigmoid", "groupnorm"]
 NORMS = ("evonorm", "evonorm_sigmoid", "groupnorm")
+# The shapes that scale and bias of a norm have in the code that the paper builds on.
+NORM_SHAPES = {"evonorm": (1, -1, 1, 1), "evonorm_sigmoid": (1, -1, 1, 1), "groupnorm": (-1,)}
 Initializer = Callable[..., Any]
 
 # GroupNorm's number of groups and epsilon in the code that the paper builds on.

@@ -6,12 +6,14 @@ convolution as its shortcut.
 """
 
 import functools
+import re
 
 import flax.linen as nn
 
 from saddle_jax.base.types import Array
 from saddle_jax.kernels.convolution import ConvImpl
-from saddle_jax.models.layers import Activation, Conv, Linear, Norm, global_mean
+from saddle_jax.models.layers import NORM_SHAPES, Activation, Conv, Linear, Norm, global_mean
+from saddle_jax.models.state_dict import TreeLayout
 
 # expansion, output channels, blocks, stride of the first block
 STAGES = (
@@ -22,6 +24,25 @@ STAGES = (
     (6, 96, 3, 1),
     (6, 160, 3, 2),
     (6, 320, 1, 1),
+)
+
+
+def _layer(place: re.Match[str]) -> str:
+    """Returns the place of a block among those of all stages."""
+    before = sum(count for _, _, count, _ in STAGES[: int(place[1]) - 1])
+    return f"layers/{before + int(place[2]) - 1}/"
+
+
+_TORCH_NAMES = (
+    ("^stem", "conv1"),
+    ("^head", "conv2"),
+    (r"^stage(\d+)_block(\d+)/", _layer),
+    ("/expand", "/conv1"),
+    ("/depthwise", "/conv2"),
+    ("/project", "/conv3"),
+    ("/shortcut/", "/shortcut/0/"),
+    ("/shortcut_norm/norm/", "/shortcut/1/"),
+    (r"conv(\d)_norm/norm/", r"bn\1/"),
 )
 
 
@@ -59,6 +80,11 @@ class MobileNetV2(nn.Module):
     num_classes: int
     norm: Norm = "evonorm"
     conv_impl: ConvImpl = "auto"
+
+    @property
+    def torch_layout(self) -> TreeLayout:
+        """The names of the code that the paper builds on."""
+        return TreeLayout(_TORCH_NAMES, NORM_SHAPES[self.norm])
 
     @nn.compact
     def __call__(self, x: Array) -> Array:

@@ -12,7 +12,26 @@ import flax.linen as nn
 
 from saddle_jax.base.types import Array
 from saddle_jax.kernels.convolution import ConvImpl
-from saddle_jax.models.layers import Activation, Conv, Linear, Norm, global_mean, he_normal_by_outputs
+from saddle_jax.models.layers import (
+    NORM_SHAPES,
+    Activation,
+    Conv,
+    Linear,
+    Norm,
+    global_mean,
+    he_normal_by_outputs,
+)
+from saddle_jax.models.state_dict import TreeLayout
+
+_TORCH_NAMES = (
+    ("^stem/", "conv1/"),
+    ("^stem_norm/norm/", "bn1/"),
+    (r"^stage(\d+)_block(\d+)/", lambda place: f"layer{place[1]}/{int(place[2]) - 1}/"),
+    (r"/norm(\d)/norm/", r"/bn\1/"),
+    ("/shortcut/", "/downsample/0/"),
+    ("/shortcut_norm/norm/", "/downsample/1/"),
+    ("^linear/", "fc/"),
+)
 
 
 class Block(nn.Module):
@@ -51,6 +70,11 @@ class ResNet(nn.Module):
     def smallest_image(self) -> int:
         """The smallest height and width at which every stage has pixels."""
         return 2 ** (len(self.blocks) - 1) * (4 if self.imagenet_stem else 1)
+
+    @property
+    def torch_layout(self) -> TreeLayout:
+        """The names of the code that the paper builds on."""
+        return TreeLayout(_TORCH_NAMES, NORM_SHAPES[self.norm])
 
     @nn.compact
     def __call__(self, x: Array) -> Array:

@@ -11,6 +11,7 @@ import contextlib
 import copy
 import functools
 import hashlib
+import io
 import json
 import logging
 import pathlib
@@ -23,6 +24,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.errors import DamagedError, RunError, short_line
 from saddle_jax.base.files import check_utf8
 from saddle_jax.base.reading import read_object
@@ -374,17 +376,27 @@ def tree_sha256(tree: Any) -> str:
 # ---- a model as one file of named arrays, for other programs ----
 
 
-FORMATS = ("safetensors", "msgpack")
+FORMATS = ("safetensors", "msgpack", "torch")
 
 
-def encode(model: Params, form: str, about: dict[str, str]) -> bytes:
-    """Encodes one model in one of FORMATS; safetensors also hold `about` as their metadata."""
-    arrays = jax.tree.map(np.asarray, model)
+def encode(model: Params, form: str, about: dict[str, str], layout: Any) -> bytes:
+    """Encodes one model in one of FORMATS; safetensors also hold `about` as their metadata.
+
+    The format torch is a state_dict in a file .pt; `layout` has its names, see `models.Functions`.
+    """
+    if form == "torch":
+        try:
+            import torch
+        except ImportError as error:
+            raise ArgumentError("format torch needs PyTorch: pip install 'saddle_jax[torch]'") from error
+        arrays = {name: torch.from_numpy(np.array(a)) for name, a in layout.state_dict(model).items()}
+        content = io.BytesIO()
+        torch.save(arrays, content)
+        return content.getvalue()
     if form == "msgpack":
         from flax.serialization import to_bytes
 
-        return to_bytes(arrays)
+        return to_bytes(jax.tree.map(np.asarray, model))
     from safetensors.numpy import save
 
-    named = {"/".join(str(key.key) for key in path): leaf for path, leaf in jax.tree.leaves_with_path(arrays)}
-    return save(named, metadata=about)
+    return save(layout.arrays(model), metadata=about)

@@ -5,7 +5,7 @@ metrics.jsonl   one object per logged step or evaluation; `settings.sweep` says 
 result.json     how the run ended
 checkpoints/    see `checkpoints`
 code/           copies of the user's own files that the run uses, see `source_files`
-tensorboard/    the same metrics as event files
+tensorboard/    the same metrics as event files; wandb/ likewise, and loggers.json, if they are asked for
 curves.png      the same metrics as a picture
 """
 
@@ -21,7 +21,8 @@ from saddle_jax.base.errors import RunError
 from saddle_jax.base.files import atomic_write, check_no_link, check_utf8, naming, open_regular
 from saddle_jax.base.reading import read_object, reading
 from saddle_jax.runs import source_files
-from saddle_jax.runs.metrics import Events, read_metrics
+from saddle_jax.runs.loggers import LOGGERS, Logger, numbers_of
+from saddle_jax.runs.metrics import read_metrics
 from saddle_jax.runs.run_name import differences
 from saddle_jax.runs.schema import ConfigFile, checked, finite, read_result
 from saddle_jax.settings.settings import Settings, from_json
@@ -32,7 +33,7 @@ from saddle_jax.version import RUN_FORMAT
 
 _PATIENCE = 1.0  # seconds to wait for a lock
 # The subfolders in which a run writes or removes files.
-FOLDERS = ("checkpoints", "tensorboard", "trace", source_files.FOLDER)
+FOLDERS = ("checkpoints", "tensorboard", "wandb", "trace", source_files.FOLDER)
 
 
 class FolderLock:
@@ -267,7 +268,7 @@ def _check_unchanged(workdir: pathlib.Path, stored: dict[str, Any], record: dict
 
 
 class Metrics:
-    """A writer of metrics.jsonl and TensorBoard event files."""
+    """A writer of metrics.jsonl, and of what other loggers take of it."""
 
     def __init__(
         self,
@@ -275,6 +276,7 @@ class Metrics:
         resume_at: int,
         last_step: int,
         check: Callable[[], None] = lambda: None,
+        loggers: Sequence[str] = ("tensorboard",),
     ):
         """Opens the files, and removes what an interrupted run wrote after the step from which it resumes.
 
@@ -291,9 +293,11 @@ class Metrics:
         ]
         with atomic_write(path) as partial:
             partial.write_text("".join(json.dumps(record) + "\n" for record in records))
-        self._check, self._path, self._event_folder = check, path, workdir / "tensorboard"
-        with naming(self._event_folder):
-            self._events = Events(self._event_folder, purge_step=resume_at + 1)
+        self._check, self._path = check, path
+        self._loggers: dict[pathlib.Path, Logger] = {}  # by the place where each writes
+        for name in loggers:
+            with naming(workdir / name):
+                self._loggers[workdir / name] = LOGGERS[name](workdir, resume_at + 1)
         self._file = path.open("a")
 
     def write(self, record: dict[str, Any]) -> None:
@@ -303,21 +307,25 @@ class Metrics:
         with naming(self._path):
             self._file.write(json.dumps(line) + "\n")
             self._file.flush()
-        numbers = {
-            name: value for name, value in line.items() if name != "step" and isinstance(value, int | float)
-        }
-        with naming(self._event_folder):
-            self._events.write(record["step"], numbers)
+        numbers = numbers_of(line)
+        for place, logger in self._loggers.items():
+            with naming(place):
+                logger.write(record["step"], numbers)
 
     def flush(self) -> None:
-        """Flushes the event files, so that nothing is lost if the process is killed."""
-        with naming(self._event_folder):
-            self._events.flush()
+        """Lets loggers write what they hold back, so that nothing is lost if the process is killed."""
+        for place, logger in self._loggers.items():
+            with naming(place):
+                logger.flush()
 
     def close(self) -> None:
-        """Closes metrics.jsonl and the event files."""
-        with naming(self._event_folder), contextlib.closing(self._events), naming(self._path):
-            self._file.close()
+        """Closes metrics.jsonl and the loggers."""
+        with contextlib.ExitStack() as stack:
+            for place, logger in self._loggers.items():
+                stack.enter_context(naming(place))
+                stack.callback(logger.close)
+            with naming(self._path):
+                self._file.close()
 
 
 class NoMetrics(Metrics):

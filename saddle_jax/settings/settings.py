@@ -202,7 +202,9 @@ IRRELEVANT = (
     "keep_checkpoints",
     "keep_every_epochs",
     "checkpoint_every_steps",
+    "loggers",
 )
+LOGGERS = ("tensorboard", "wandb", "mlflow")
 SCHEDULES = ("step", "imagenet", "exponential", "constant", "cosine")
 
 
@@ -239,8 +241,9 @@ class Settings:
     model: str = setting(
         "auto",
         "network of every agent: resnet20, resnet18, mobilenet_v2, resnet8, cnn, strided_cnn, mlp, logistic, "
-        "linear, causal_mlp, or your own, FILE.py:NAME or module:NAME; "
-        "auto is the dataset's own, mostly cnn",
+        "linear, causal_mlp, or your own, FILE.py:NAME or module:NAME, of flax or PyTorch; "
+        "pretrained(resnet20, 'FILE') begins with weights from a file .safetensors or .pt; auto is the "
+        "dataset's own, mostly cnn",
         spec_of("models:MODELS", "auto"),
     )
     norm: str = setting(
@@ -258,7 +261,7 @@ class Settings:
         "digits",
         "dataset: digits, synthetic, characters, convex, with options as in convex(kind=logistic), cifar10, "
         "cifar100, imagenette, imagenet, or the tfds name of another; a file .npz or a folder of images by "
-        "class; or your own, FILE.py:NAME or module:NAME",
+        "class; leaf('FOLDER') of LEAF's clients; or your own, FILE.py:NAME or module:NAME",
         dataset,
     )
     objective: str = setting(
@@ -358,6 +361,11 @@ class Settings:
         one_of(("end", "always", "never")),
     )
     log_every_steps: int = setting(10, "write a line to metrics.jsonl every N steps", whole(1))
+    loggers: str = setting(
+        "tensorboard",
+        f"where metrics go beside metrics.jsonl: {', '.join(LOGGERS)}, joined by commas, or none",
+        lambda _, value: parse_loggers(value),
+    )
     checkpoint_every_steps: int = setting(500, "write a checkpoint every N steps, and at the end", whole(1))
     keep_checkpoints: int = setting(2, "keep the N newest checkpoints", whole(1))
     keep_every_epochs: int = setting(
@@ -419,6 +427,14 @@ def check_setting(name: str, value: Any) -> None:
         raise ArgumentError(f"{name} must be text, got {value!r}")
     if field.metadata["check"] and value != field.default:
         field.metadata["check"](name, value)
+
+
+def parse_loggers(text: str) -> tuple[str, ...]:
+    """Returns the loggers in "tensorboard,wandb"; "none" is none."""
+    names = () if text in ("", "none") else tuple(name.strip() for name in text.split(","))
+    for name in names:
+        checks.choice("loggers", name, LOGGERS)
+    return names
 
 
 def from_json(settings: dict[str, Any]) -> Settings:

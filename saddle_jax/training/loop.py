@@ -28,7 +28,7 @@ from saddle_jax.runs.run_folder import FolderLock, Metrics, NoMetrics, claim, lo
 from saddle_jax.runs.run_name import differing
 from saddle_jax.runs.schema import read_result
 from saddle_jax.settings import sweep
-from saddle_jax.settings.settings import Settings
+from saddle_jax.settings.settings import Settings, parse_loggers
 from saddle_jax.training import describe, evaluation, memory
 from saddle_jax.training.batches import Feed
 from saddle_jax.training.build import Trial
@@ -342,7 +342,11 @@ class _Run:
             self.ready_seconds = float(notes.get("ready_seconds", 0.0))
         if (workdir / "metrics.jsonl").exists():
             screen.line(f"going on from step {self.step:,}")
-        self.metrics = Metrics(workdir, self.step, self.steps, held.check) if hosts.writes() else NoMetrics()
+        self.metrics = (
+            Metrics(workdir, self.step, self.steps, held.check, parse_loggers(self.config.loggers))
+            if hosts.writes()
+            else NoMetrics()
+        )
         self.vote = hosts.Vote()
         self.newest: list[StepMetrics] = []  # of the last step
         self.pending: tuple[int, list[StepMetrics]] | None = None  # logged, but not yet fetched

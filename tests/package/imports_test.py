@@ -29,9 +29,9 @@ CORE = {
     "scipy",
 }  # what `pip install saddle_jax` brings
 ALSO = {
-    "runs": {"flax", "orbax", "pandas", "safetensors", "tensorboardX"},
+    "runs": {"flax", "orbax", "pandas", "safetensors", "tensorboardX", "torch"},
     "training": {"flax", "tqdm"},
-    "models": {"flax"},
+    "models": {"flax", "safetensors", "torch", "torchax"},
     "data": {"PIL", "tensorflow", "tensorflow_datasets", "tqdm"},
     "report": {"matplotlib"},
     "papers": {"matplotlib"},
