@@ -184,6 +184,9 @@ def compare(options: flags.FlagValues, out: Output) -> int:
     found = runs_of_sweep(settings, axes, folder, fixed=fixed, single_program=single_program, below=True)
     if not found.runs:
         raise ArgumentError(found.refused[0])
+    lines = sum(len(config.each()) for config in found.runs.values())
+    if options.labels and len(options.labels) != lines:
+        raise ArgumentError(f"labels must name each of {lines} lines, got {','.join(options.labels)}")
     found = over_seeds(found, seeds, single_program=single_program)
     ended, status = _run_found(found.runs, found.notes, found.refused, out)
     if status == signals.STATUS:

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.errors import DamagedError, RunError
 from saddle_jax.core.comm_cost import readable
 from saddle_jax.report.graphs import topology_of
@@ -364,11 +363,7 @@ def plot_curves(
     seeded = any(len(group) > 1 for group in groups)
     texts = [group[0].family or group[0].name for group in groups]
     texts = labels(groups) if seeded and names is None else texts
-    if lines and len(lines) != len(groups):
-        raise ArgumentError(
-            f"labels must name each of the {len(groups)} lines, {'; '.join(texts)}, got {', '.join(lines)}"
-        )
-    texts = list(lines) or texts
+    texts = list(lines) if len(lines) == len(groups) else texts
     _check_recorded(runs, x or "epoch")
     panels = _panels(AXES[x or "epoch"], headline_of(runs))
     if x is None and any(has(group, "simulated_seconds") for group in groups):

@@ -47,6 +47,7 @@ BAD = {
         ["--compare=method=dpsgd", "--compare=gradient=plain,none.py:climb"],
         "gradient must name a file that exists",
     ),
+    "labels": (["--labels=one,two,three"], "labels must name each of 2 lines, got one,two,three"),
     "unknown": (["methods-of-mine"], "arguments must be nothing and options"),
 }
 
