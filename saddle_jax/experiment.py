@@ -133,7 +133,7 @@ class Experiment:
         name: str | None = None,
         seeds: Sequence[int] = (),
         sweep: Mapping[str, Sequence[float]] | None = None,
-        workdir: str | os.PathLike | None = None,
+        workdir: str | os.PathLike[str] | None = None,
         **settings: Any,
     ):
         free = [field.name for field in dataclasses.fields(Settings) if field.name not in _OF_OBJECTS]
@@ -181,7 +181,7 @@ class Experiment:
         self.workdir = pathlib.Path(workdir or f"runs/{run_name(self.config)}")
 
     @classmethod
-    def from_settings(cls, settings: Settings, workdir: str | os.PathLike | None = None) -> "Experiment":
+    def from_settings(cls, settings: Settings, workdir: str | os.PathLike[str] | None = None) -> "Experiment":
         """Makes the experiment that settings name, as `saddle train` does.
 
         >>> sj.Experiment.from_settings(sj.Settings(method="qgm(beta=0.5)", epochs=2), workdir="runs/qgm")

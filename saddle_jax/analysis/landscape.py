@@ -71,7 +71,8 @@ def _scaled(direction: Params, params: Params) -> Params:
 
 
 def _inner(left: Params, right: Params) -> Array:
-    return jax.tree.reduce(operator.add, jax.tree.map(jnp.vdot, left, right))
+    result: Array = jax.tree.reduce(operator.add, jax.tree.map(jnp.vdot, left, right))
+    return result
 
 
 def grid(points: int, span: float) -> np.ndarray:
@@ -111,7 +112,8 @@ def surface(
     def losses(params: Params, plane: tuple[Params, Params], places: Array, batch: Batch) -> Array:
         def at(place: Array) -> Array:
             shifted = jax.tree.map(lambda w, d, e: w + place[0] * d + place[1] * e, params, *plane)
-            return loss_fn(shifted, batch)
+            result: Array = loss_fn(shifted, batch)
+            return result
 
         return at(places[0])[None] if len(places) == 1 else jax.vmap(at)(places)
 

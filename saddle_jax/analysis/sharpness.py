@@ -75,7 +75,8 @@ def loss_of(trial: Trial, conv_impl: ConvImpl) -> LossFn:
 def _without_aux(loss: LossFn) -> LossFn:
     def value(params: Params, batch: Batch) -> Array:
         with products():
-            return loss(params, batch)[0]
+            result: Array = loss(params, batch)[0]
+            return result
 
     return value
 

@@ -86,7 +86,7 @@ class Verb:
 
     def flag_values(self, whole: bool = True) -> flags.FlagValues:
         """Returns the options of the verb at their defaults; without the run settings if not `whole`."""
-        values = flags.FlagValues()
+        values = flags.FlagValues()  # type: ignore[no-untyped-call]
         if self.settings is True:
             flags.DEFINE_string("config", None, "Settings file, FILE.py[:VARIANT].", flag_values=values)
         for define in (*self.options, *_OUTPUT):

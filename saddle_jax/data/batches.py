@@ -41,7 +41,7 @@ class Batches:
     seed: int
     partial: bool = True
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         checks.whole("batch_size", self.batch_size, at_least=0)
         checks.whole("seed", self.seed, at_least=0, at_most=2**32 - 1)
         share = self.partition.samples.shape[1]
@@ -64,13 +64,14 @@ class Batches:
     def steps_per_epoch(self) -> int:
         """The number of steps in an epoch, ceil(M / B), or without a partial batch floor(M / B)."""
         whole, rest = divmod(self.partition.samples.shape[1], self.size)
-        return whole + (rest > 0 and self.partial)
+        result: int = whole + (rest > 0 and self.partial)
+        return result
 
     def epoch(self, epoch: int) -> tuple[Array, Array]:
         """Returns an epoch's sample numbers int32 [steps, A, B] and its mask float32 [steps, B]."""
         if not checks.is_array(epoch):
             epoch = checks.whole("epoch", epoch, at_least=0, at_most=2**31 - 1)
-        return _epoch(
+        result: tuple[Array, Array] = _epoch(
             np.asarray(self.partition.samples, np.int32),
             np.asarray(self.partition.sizes, np.int32),
             jax.random.key(self.seed),
@@ -78,6 +79,7 @@ class Batches:
             self.batch_size,
             self.steps_per_epoch,
         )
+        return result
 
     def step(self, epoch: int, step: int) -> tuple[Array, Array]:
         """Returns one step's sample numbers int32 [A, B] and its mask float32 [A, B]."""

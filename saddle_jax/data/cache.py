@@ -13,6 +13,7 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from saddle_jax.base import files
 from saddle_jax.data.dataset import DataError
@@ -64,7 +65,7 @@ def _is_writable(folder: pathlib.Path) -> bool:
     return os.access(folder, os.W_OK) and bool(folder.stat().st_mode & write_bits)
 
 
-def _is_valid(folder: pathlib.Path, source: dict) -> bool:
+def _is_valid(folder: pathlib.Path, source: dict[str, Any]) -> bool:
     with contextlib.suppress(OSError, ValueError, KeyError):
         record = json.loads((folder / "record.json").read_text())
         return record["source"] == source and all(
@@ -74,7 +75,7 @@ def _is_valid(folder: pathlib.Path, source: dict) -> bool:
     return False
 
 
-def _fill(folder: pathlib.Path, source: dict, write: Callable[[pathlib.Path], None]) -> None:
+def _fill(folder: pathlib.Path, source: dict[str, Any], write: Callable[[pathlib.Path], None]) -> None:
     """Fills a temporary folder next to the final one, then renames it."""
     partial = None
     try:

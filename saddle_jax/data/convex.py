@@ -132,13 +132,15 @@ def _with_covariance(eigenvalues: np.ndarray, samples: int, random: np.random.Ra
     orthonormal, _ = np.linalg.qr(random.normal(size=(samples, dimension)))
     rotation, _ = np.linalg.qr(random.normal(size=(dimension, dimension)))
     scales: np.ndarray = np.sqrt(samples * np.maximum(eigenvalues, 0))
-    return orthonormal * scales @ rotation.T
+    result: np.ndarray = orthonormal * scales @ rotation.T
+    return result
 
 
 def _unit_vectors(count: int, dimension: int, random: np.random.RandomState) -> np.ndarray:
     vectors = random.normal(size=(count, dimension))
     lengths: np.ndarray = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return vectors / lengths
+    result: np.ndarray = vectors / lengths
+    return result
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -192,7 +194,8 @@ class Loss:
             slopes = products - self.targets
         else:
             slopes = -self.targets * _sigmoid(-self.targets * products)
-        return slopes[:, None] * self.features + self.penalty * x
+        result: np.ndarray = slopes[:, None] * self.features + self.penalty * x
+        return result
 
     def gradient(self, x: np.ndarray) -> np.ndarray:
         """Returns the gradient of the loss at one model, [d]."""

@@ -307,9 +307,10 @@ def _dirichlet(random: np.random.RandomState, alpha: float, count: int) -> np.nd
     with np.errstate(divide="ignore"):  # U may be 0, which gives a share of 0
         logs = np.log(random.standard_gamma(alpha + 1.0, count)) + np.log(random.random_sample(count)) / alpha
     if not np.isfinite(logs.max()):  # the logarithms overflow, too: one of them, drawn uniformly, gets all
-        return np.eye(count)[random.randint(count)]
-    shares = np.exp(logs - logs.max())
-    return shares / shares.sum()
+        shares = np.eye(count)[random.randint(count)]
+    else:
+        shares = np.exp(logs - logs.max())
+    return np.asarray(shares / shares.sum())
 
 
 def _equal_blocks(samples: np.ndarray, blocks: int) -> np.ndarray:

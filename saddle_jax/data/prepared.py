@@ -72,7 +72,7 @@ _BULK = 1024  # records read at a time
 Resize = Callable[[np.ndarray], np.ndarray]
 
 
-def data_dir_or_default(data_dir: str | os.PathLike | None) -> pathlib.Path:
+def data_dir_or_default(data_dir: str | os.PathLike[str] | None) -> pathlib.Path:
     """Returns the folder of prepared datasets: `data_dir`, TFDS_DATA_DIR or ~/tensorflow_datasets."""
     chosen = data_dir or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets"
     return pathlib.Path(chosen).expanduser()
@@ -143,7 +143,8 @@ def read_records(source: Any, what: str, samples: np.ndarray) -> list[dict[str, 
     """Reads records by number; the error for a damaged record names it."""
     try:
         with _without_advice():
-            return source.__getitems__([int(sample) for sample in samples])
+            result: list[dict[str, Any]] = source.__getitems__([int(sample) for sample in samples])
+            return result
     except Exception as error:  # image and record decoders have errors of their own
         for sample in map(int, samples):
             try:

@@ -124,7 +124,7 @@ class Recipe:
     augmentation: Augmentation = "none"
     size: int | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         checks.choice("augmentation", self.augmentation, AUGMENTATIONS)
 
     def for_training(self, key: Key, images: Array) -> Array:
@@ -148,7 +148,8 @@ class Recipe:
 
     def for_agents(self, key: Key, images: Array) -> Array:
         """Applies `for_training` to all agents' batches, uint8 [A, B, H, W, C], each with its own key."""
-        return on_shards(jax.vmap(self.for_training))(agent_keys(key, images.shape[0]), images)
+        result: Array = on_shards(jax.vmap(self.for_training))(agent_keys(key, images.shape[0]), images)
+        return result
 
 
 def prepared(recipe: Recipe | None, batch: Batch) -> Batch:

@@ -142,7 +142,7 @@ _STORED_SIZE = {"imagenette": 32, "imagenet": 256}  # side of the centre crop
 _STREAMED = ("imagenet",)
 
 
-def load(name: str, data_dir: str | os.PathLike | None = None) -> Dataset:
+def load(name: str, data_dir: str | os.PathLike[str] | None = None) -> Dataset:
     """Loads a dataset by name.
 
     Args:
@@ -189,7 +189,7 @@ def load(name: str, data_dir: str | os.PathLike | None = None) -> Dataset:
     )
 
 
-def is_missing(name: str, data_dir: str | os.PathLike | None = None) -> bool:
+def is_missing(name: str, data_dir: str | os.PathLike[str] | None = None) -> bool:
     """Returns whether a dataset with known shapes is not prepared on this machine."""
     folder = prepared.data_dir_or_default(data_dir)
     if name not in RECIPES or _from_archive(name, folder):
@@ -283,7 +283,7 @@ def _state(name: str, folder: pathlib.Path) -> str:
     return f"prepared: {version}"
 
 
-def prepare(name: str, data_dir: str | os.PathLike | None, archive: str | None = None) -> pathlib.Path:
+def prepare(name: str, data_dir: str | os.PathLike[str] | None, archive: str | None = None) -> pathlib.Path:
     """Prepares a dataset and returns where it is: from its authors' archive, or by tfds with TensorFlow."""
     if archive:
         return prepare_archive(name, archive, prepared.data_dir_or_default(data_dir))

@@ -2,13 +2,13 @@
 
 import contextlib
 import hashlib
+import importlib.metadata
 import pathlib
 import platform
 from collections.abc import Iterator
 from typing import Any
 
 import jax
-import jaxlib
 
 from saddle_jax.base import files
 from saddle_jax.base.checks import ArgumentError
@@ -62,7 +62,11 @@ def used_folder() -> pathlib.Path | None:
 def compiled_folder() -> pathlib.Path:
     """Returns the cache folder for this jaxlib and kind of CPU: machines may share a home folder."""
     cpu = hashlib.sha256(_cpu().encode()).hexdigest()[:12]
-    return files.cache_folder() / "compiled" / f"jaxlib-{jaxlib.__version__}-{platform.machine()}-{cpu}"
+    return (
+        files.cache_folder()
+        / "compiled"
+        / f"jaxlib-{importlib.metadata.version('jaxlib')}-{platform.machine()}-{cpu}"
+    )
 
 
 def _cpu() -> str:

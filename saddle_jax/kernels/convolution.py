@@ -79,13 +79,13 @@ def _form_of(forward: Callable[[Window, Array, Array], Array]) -> Form:
 
     def input_gradient(window: Window, size: Sequence[int], g: Array, kernel: Array) -> Array:
         shape = jax.ShapeDtypeStruct((g.shape[0], *size, window.groups * kernel.shape[2]), g.dtype)
-        (result,) = jax.linear_transpose(lambda x: forward(window, x, kernel), shape)(g)
-        return result
+        result: tuple[Array] = jax.linear_transpose(lambda x: forward(window, x, kernel), shape)(g)
+        return result[0]
 
     def kernel_gradient(window: Window, size: Sequence[int], x: Array, g: Array) -> Array:
         shape = jax.ShapeDtypeStruct((*size, x.shape[3] // window.groups, g.shape[3]), g.dtype)
-        (result,) = jax.linear_transpose(lambda kernel: forward(window, x, kernel), shape)(g)
-        return result
+        result: tuple[Array] = jax.linear_transpose(lambda kernel: forward(window, x, kernel), shape)(g)
+        return result[0]
 
     return Form(forward, input_gradient, kernel_gradient)
 
@@ -296,7 +296,8 @@ ON_CPU = Form(_cpu_forward, _cpu_input_gradient, _cpu_kernel_gradient)
 
 def _call(name: str, window: Window, shape: Sequence[int], left: Array, right: Array) -> Array:
     options = {"stride": window.stride, "padding": window.padding}
-    return native.call(name, [shape], left, right, over="sequential", **options)
+    result: Array = native.call(name, [shape], left, right, over="sequential", **options)
+    return result
 
 
 def _bilinear(
@@ -419,7 +420,7 @@ def _convolve_by_rule(conv_impl: ConvImpl, window: Window, x: Array, kernel: Arr
     return _forward(conv_impl, window)(x, kernel)
 
 
-def _save(conv_impl: ConvImpl, window: Window, x: Array, kernel: Array):
+def _save(conv_impl: ConvImpl, window: Window, x: Array, kernel: Array) -> tuple[Array, tuple[Array, Array]]:
     return _forward(conv_impl, window)(x, kernel), (x, kernel)
 
 

@@ -127,7 +127,8 @@ def _save(x: Array, scale: Array, bias: Array) -> tuple[Array, tuple[Array, ...]
 
 
 def _gradients(saved: tuple[Array, ...], g: Array) -> tuple[Array, Array, Array]:
-    return _backward(*saved, g)
+    result: tuple[Array, Array, Array] = _backward(*saved, g)
+    return result
 
 
 evonorm_native.defvjp(_save, _gradients)

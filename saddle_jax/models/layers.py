@@ -76,12 +76,13 @@ class Linear(nn.Module):
     def __call__(self, x: Array) -> Array:
         inputs = x.shape[-1]
 
-        def uniform(key, shape):
+        def uniform(key: Key, shape: tuple[int, ...]) -> Array:
             return _uniform(key, shape, inputs, jnp.float32)
 
         kernel = self.param("kernel", uniform, (inputs, self.features))
         bias = self.param("bias", uniform, (self.features,))
-        return x @ kernel + bias[None]
+        result: Array = x @ kernel + bias[None]
+        return result
 
 
 class EvoNorm(nn.Module):

@@ -29,7 +29,10 @@ PRECISIONS = ("float32", "tf32", "bfloat16")
 def products(precision: Precision = "float32") -> contextlib.AbstractContextManager[Any]:
     """A context in which all products of float32 numbers that are traced have a precision."""
     level = "tensorfloat32" if precision == "tf32" else "highest"
-    return jax.default_matmul_precision(None if policy.is_cpu() else level)
+    result: contextlib.AbstractContextManager[Any] = jax.default_matmul_precision(
+        None if policy.is_cpu() else level
+    )
+    return result
 
 
 @functools.lru_cache(maxsize=64)

@@ -6,7 +6,7 @@ the first convolution, and the sum.
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import flax.linen as nn
 
@@ -69,7 +69,8 @@ class ResNet(nn.Module):
     @property
     def smallest_image(self) -> int:
         """The smallest height and width at which every stage has pixels."""
-        return 2 ** (len(self.blocks) - 1) * (4 if self.imagenet_stem else 1)
+        result: int = 2 ** (len(self.blocks) - 1) * (4 if self.imagenet_stem else 1)
+        return result
 
     @property
     def torch_layout(self) -> TreeLayout:
@@ -89,7 +90,8 @@ class ResNet(nn.Module):
         )
         x = Activation(self.norm, self.conv_impl, name="stem_norm")(stem(x))
         if self.imagenet_stem:
-            x = nn.max_pool(x, (3, 3), strides=(2, 2), padding=[(1, 1), (1, 1)])
+            pool: Callable[..., Array] = nn.max_pool
+            x = pool(x, (3, 3), strides=(2, 2), padding=[(1, 1), (1, 1)])
         for stage, (count, width) in enumerate(zip(self.blocks, self.widths, strict=True)):
             for block in range(count):
                 stride = 2 if stage > 0 and block == 0 else 1

@@ -185,7 +185,8 @@ class Layout:
 
 def _copy(tensor: Any) -> np.ndarray:
     """Returns the values of a tensor, which do not change with it."""
-    return tensor.detach().cpu().numpy().copy()
+    result: np.ndarray = tensor.detach().cpu().numpy().copy()
+    return result
 
 
 def _check_tensor(name: str, tensor: Any) -> None:
@@ -316,7 +317,7 @@ def _environment(conv_impl: ConvImpl) -> Any:
     from torchax import tensor
     from torchax.ops.ops_registry import Operator
 
-    class Environment(tensor.Environment):
+    class Environment(tensor.Environment):  # type: ignore[misc]
         """torchax's operations as a step needs them."""
 
         param: Any = _NoRandom()

@@ -261,7 +261,7 @@ def _is_uncompressed(one: Entry, other: Entry) -> bool:
     return same == others and one.compressor != "none" and other.compressor == "none"
 
 
-def plot_beside_the_paper(cells: Mapping[Entry, Cell], title: str, path: str | os.PathLike) -> None:
+def plot_beside_the_paper(cells: Mapping[Entry, Cell], title: str, path: str | os.PathLike[str]) -> None:
     """Draws mean and standard deviation of every entry: the paper's as a grey bar, ours as a blue dot."""
     entries = [entry for entry, cell in cells.items() if cell.scores or entry.printed]
     figure, axes = new_figure(width=8, height=1.6 + 0.2 * len(entries))
@@ -576,11 +576,13 @@ def interpretation_rows(paper: Paper, pairs: list[Interpretation]) -> list[list[
     return rows
 
 
-def _place(entry: Entry) -> tuple:
+def _place(entry: Entry) -> tuple[Any, ...]:
     return (entry.problem, entry.method, entry.compressor, entry.ascent_every, entry.schedule, entry.rho)
 
 
-def _gains(paper: Paper, one: Interpretation, by_place: Mapping[tuple, Interpretation]) -> list[str]:
+def _gains(
+    paper: Paper, one: Interpretation, by_place: Mapping[tuple[Any, ...], Interpretation]
+) -> list[str]:
     """Formats SADDLe's gain under both interpretations, over the seeds that all four entries have."""
     base = paper.bases.get(one.entry.method)
     problem, _, *rest = _place(one.entry)

@@ -70,7 +70,8 @@ class Quadratics(NamedTuple):
     def optimum(self) -> np.ndarray:
         """Returns x* [d]."""
         A = self.A.reshape(-1, self.A.shape[-1])  # noqa: N806
-        return np.linalg.lstsq(A, self.b.reshape(-1))[0]
+        result: np.ndarray = np.linalg.lstsq(A, self.b.reshape(-1))[0]
+        return result
 
     def value(self, x: Any) -> Any:
         """Returns f at one model [d]."""
@@ -100,7 +101,8 @@ def torch_normal(random: np.random.RandomState, count: int) -> np.ndarray:
 
     def uniform(count: int) -> np.ndarray:
         high, low = random.randint(0, 2**32, (count, 2), np.uint32).astype(np.uint64).T
-        return (((high << np.uint64(32)) | low) & np.uint64(2**53 - 1)) / 2.0**53
+        result: np.ndarray = (((high << np.uint64(32)) | low) & np.uint64(2**53 - 1)) / 2.0**53
+        return result
 
     def box_muller(logarithm: np.ndarray, share: np.ndarray) -> np.ndarray:
         radius, angle = np.sqrt(-2 * logarithm), 2 * np.pi * share

@@ -158,7 +158,7 @@ class Planned:
         """The status: finished, diverged, interrupted, or missing."""
         result = read_result(self.workdir)
         if result is not None:
-            return result["status"]
+            return str(result["status"])
         return "interrupted" if self.steps_done else "missing"
 
     @property

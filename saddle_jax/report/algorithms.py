@@ -149,7 +149,8 @@ def _sent(method: Method) -> tuple[str, float]:
 
 def _in_models(state: Tree, agents: int) -> float:
     size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
-    return round(size / (4 * agents * math.prod(_WEIGHTS)), 2)
+    result: float = round(size / (4 * agents * math.prod(_WEIGHTS)), 2)
+    return result
 
 
 # The options of a factory, from its signature and docstring.

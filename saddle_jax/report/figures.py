@@ -283,11 +283,13 @@ def _bits_per_number(run: Run) -> float:
     numbers = run.result["steps"] * out_degrees * (run.fact("parameters") or 0)
     if not numbers:
         raise RunError(f"bits needs runs that send something, got {run.name}")
-    return 8 * run.result["bytes_sent_per_agent"] / numbers
+    result: float = 8 * run.result["bytes_sent_per_agent"] / numbers
+    return result
 
 
 def _bytes_sent(run: Run) -> float:
-    return run.result["bytes_sent_per_agent"]
+    result: float = run.result["bytes_sent_per_agent"]
+    return result
 
 
 _DRAWN: dict[str, Callable[[Sequence[Run], pathlib.Path], None]] = {
@@ -342,7 +344,7 @@ class _Panel(NamedTuple):
 
 def plot_curves(
     workdirs: Sequence[str | pathlib.Path],
-    path: str | os.PathLike,
+    path: str | os.PathLike[str],
     x: str | None = None,
     names: Sequence[str] | None = None,
     with_paper: bool = False,

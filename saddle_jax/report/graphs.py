@@ -161,7 +161,7 @@ def topology_of(run: Run) -> Graphs | None:
 _PICTURE_AGENTS, _PICTURE_EDGES, _PICTURE_LABELS, _PICTURE_TURNS, _IN_A_ROW = 500, 10_000, 40, 64, 8
 
 
-def plot_graph(graphs: Graphs, path: str | os.PathLike) -> None:
+def plot_graph(graphs: Graphs, path: str | os.PathLike[str]) -> None:
     """Draws the edges of a graph: a line's width is its weight, and arrows point to the receiving agent.
 
     Each agent has its self-weight beside it. Weights of edges are labelled if there are few.

@@ -47,7 +47,7 @@ def write_all(
 
 
 def plot_surfaces(
-    x: np.ndarray, y: np.ndarray, loss: np.ndarray, names: Sequence[str], path: str | os.PathLike
+    x: np.ndarray, y: np.ndarray, loss: np.ndarray, names: Sequence[str], path: str | os.PathLike[str]
 ) -> None:
     """Draws two runs per panel, as in the paper's Figure 1: the first as a surface, the second as a mesh."""
     load_matplotlib()
@@ -67,7 +67,7 @@ def plot_surfaces(
 
 
 def plot_panels(
-    x: np.ndarray, y: np.ndarray, loss: np.ndarray, names: Sequence[str], path: str | os.PathLike
+    x: np.ndarray, y: np.ndarray, loss: np.ndarray, names: Sequence[str], path: str | os.PathLike[str]
 ) -> None:
     """Draws one run per panel, as in the paper's Figures 8 and 9, with a common loss axis."""
     columns = min(len(names), 2)
@@ -97,7 +97,7 @@ def _in_space(
 
 
 def plot_contours(
-    x: np.ndarray, y: np.ndarray, loss: np.ndarray, names: Sequence[str], path: str | os.PathLike
+    x: np.ndarray, y: np.ndarray, loss: np.ndarray, names: Sequence[str], path: str | os.PathLike[str]
 ) -> None:
     """Draws contours, one panel per run, with common levels."""
     figure, cells = new_figure(width=0.8 + 3.2 * len(names), height=3.2, columns=len(names))
@@ -122,7 +122,7 @@ def plot_contours(
 
 
 def plot_sections(
-    x: np.ndarray, y: np.ndarray, loss: np.ndarray, names: Sequence[str], path: str | os.PathLike
+    x: np.ndarray, y: np.ndarray, loss: np.ndarray, names: Sequence[str], path: str | os.PathLike[str]
 ) -> None:
     """Draws the loss along each direction through the model, one line per run."""
     figure, cells = new_figure(width=7, height=3.2, columns=2)
@@ -137,7 +137,7 @@ def plot_sections(
 
 
 def write_page(
-    x: np.ndarray, y: np.ndarray, loss: np.ndarray, names: Sequence[str], path: str | os.PathLike
+    x: np.ndarray, y: np.ndarray, loss: np.ndarray, names: Sequence[str], path: str | os.PathLike[str]
 ) -> None:
     """Writes one self-contained HTML file with the data as JSON."""
     values = np.array(loss, dtype=object)

@@ -18,12 +18,12 @@ from saddle_jax.settings.sweep import without
 SPREAD = "± standard deviation"  # the label of what follows a mean, in pictures, pages and tables
 
 
-def plot_partition(partition: Partition, class_names: Sequence[str], path: str | os.PathLike) -> None:
+def plot_partition(partition: Partition, class_names: Sequence[str], path: str | os.PathLike[str]) -> None:
     """Draws the paper's bubble plot: agents against classes, with area proportional to samples."""
     plot_counts([(f"{partition.name}\n{partition.skew}", partition.class_counts, class_names)], path)
 
 
-def plot_counts(plots: Sequence[tuple[str, np.ndarray, Sequence[str]]], path: str | os.PathLike) -> None:
+def plot_counts(plots: Sequence[tuple[str, np.ndarray, Sequence[str]]], path: str | os.PathLike[str]) -> None:
     """Draws bubble plots below each other, each from a title, counts [A, C] and class names."""
     most_agents = max(counts.shape[0] for _, counts, _ in plots)
     most_classes = min(max(counts.shape[1] for _, counts, _ in plots), 40)
@@ -50,7 +50,7 @@ def plot_counts(plots: Sequence[tuple[str, np.ndarray, Sequence[str]]], path: st
 
 
 def plot_contact_sheet(
-    images: Any, labels: np.ndarray, class_names: Sequence[str], path: str | os.PathLike
+    images: Any, labels: np.ndarray, class_names: Sequence[str], path: str | os.PathLike[str]
 ) -> None:
     """Draws ten images of each of up to ten classes, one class per row."""
     classes = min(len(class_names), 10)
@@ -89,7 +89,7 @@ def labels(names: Iterable[str]) -> list[str]:
     return [name.replace("$", r"\$") for name in texts]  # matplotlib would parse mathematics
 
 
-def save(figure: Any, path: str | os.PathLike) -> None:
+def save(figure: Any, path: str | os.PathLike[str]) -> None:
     """Writes a picture atomically, in the format of its suffix; PDFs have TrueType fonts."""
     import matplotlib
 
@@ -240,7 +240,7 @@ def legend_below(figure: Any, columns: int = 2) -> None:
 def plot_bars(
     heights: Mapping[str, Mapping[float, Summary]],
     epochs: Sequence[float],
-    path: str | os.PathLike,
+    path: str | os.PathLike[str],
     colours: Sequence[Any] | None = None,
     scale: str = "linear",
 ) -> None:

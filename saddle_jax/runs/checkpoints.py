@@ -164,7 +164,9 @@ class Checkpoints:
             if not (self._keep_every and old % self._keep_every == 0):
                 shutil.rmtree(self._folder / f"{old:08d}", ignore_errors=True)
 
-    def _seal(self, step: int, tree: Any, notes: dict[str, Any], files: dict[str, list]) -> dict[str, Any]:
+    def _seal(
+        self, step: int, tree: Any, notes: dict[str, Any], files: dict[str, list[Any]]
+    ) -> dict[str, Any]:
         whose = {"run": self._identity.to_json()} if self._identity else {}
         about = {"format": RUN_FORMAT, "step": step, "agent_axis": self._agent_axis, **whose}
         return {**about, "notes": notes, "shapes": _shapes(tree), "files": files}
@@ -265,7 +267,8 @@ class Checkpoints:
                 raise ValueError(f"{name} is missing or damaged")
         if not _differ_in_idle_rows_alone(seal["shapes"], shapes, self._agent_axis):
             raise ValueError("its arrays have other shapes than this run's")
-        return seal["notes"]
+        result: dict[str, Any] = seal["notes"]
+        return result
 
 
 @contextlib.contextmanager
@@ -351,10 +354,10 @@ def _abstract(x: Any) -> Any:
     return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding)
 
 
-def _fingerprints(folder: pathlib.Path) -> dict[str, list]:
+def _fingerprints(folder: pathlib.Path) -> dict[str, list[Any]]:
     """Returns size and hash of every regular file by its path."""
 
-    def digest(path: pathlib.Path) -> list:
+    def digest(path: pathlib.Path) -> list[Any]:
         with path.open("rb") as file:
             return [path.stat().st_size, hashlib.file_digest(file, "sha256").hexdigest()]
 

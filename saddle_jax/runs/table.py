@@ -160,7 +160,7 @@ class Run:
         return content and {**about, "stages": [{**s, "whose": str(s["whose"])} for s in content["stages"]]}
 
     @functools.cached_property
-    def landscape(self) -> dict[str, list] | None:
+    def landscape(self) -> dict[str, list[Any]] | None:
         """x [n], y [n] and loss [n, n], one row per y; a large one is subsampled from `points`."""
         return _landscape(self.file("landscape.npz"))
 
@@ -347,7 +347,7 @@ def _metrics(lines: Sequence[Record], result: Mapping[str, Any], number: int, pa
     return records
 
 
-def _landscape(path: pathlib.Path) -> dict[str, list] | None:
+def _landscape(path: pathlib.Path) -> dict[str, list[Any]] | None:
     """Reads landscape.npz of `saddle landscape`, transposed to one row of losses per y."""
     arrays = read_arrays(path, ("x", "y", "loss"))
     if arrays is None:

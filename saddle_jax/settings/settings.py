@@ -383,7 +383,7 @@ class Settings:
         False, "log gradient and update norms, compression error and consensus distance"
     )
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if field.type is float and isinstance(value, int) and not isinstance(value, bool):

@@ -45,7 +45,8 @@ def _objective(kind: Kind, model: Functions) -> Objective:
         else:
             each = jnp.logaddexp(0.0, -batch["targets"] * products)
         squares = sum(jnp.vdot(leaf, leaf) for leaf in jax.tree.leaves(params))
-        return each + 0.5 * squares * batch["penalty"]
+        result: Array = each + 0.5 * squares * batch["penalty"]
+        return result
 
     def loss(params: Params, batch: Batch) -> tuple[Array, dict[str, Array]]:
         return masked_mean(losses(params, batch), batch), {}

@@ -321,7 +321,8 @@ def _hops(trial: Trial) -> np.ndarray:
     """Returns the distance from agent 0 to each agent in links, int [A]."""
     adjacency = (trial.topology.mixing > 0).astype(int)
     ways = [np.linalg.matrix_power(adjacency, links)[:, 0] for links in range(AGENTS)]
-    return np.argmax(np.array(ways) > 0, axis=0)  # the shortest walk that reaches it
+    result: np.ndarray = np.argmax(np.array(ways) > 0, axis=0)  # the shortest walk that reaches it
+    return result
 
 
 def _apart(run: list[Snapshot], other: list[Snapshot]) -> float:

@@ -229,7 +229,11 @@ class Trial:
         lost = Faults(arrived=np.eye(AGENTS, dtype=bool)[None])
         alone = isolated(AGENTS).widened(self.topology.slots)
         refusals = []
-        for make in (lambda: dataclasses.replace(self.method, faults=lost), lambda: self.make(RATE, alone)):
+        makers: tuple[Callable[[], Method], ...] = (
+            lambda: dataclasses.replace(self.method, faults=lost),
+            lambda: self.make(RATE, alone),
+        )
+        for make in makers:
             try:
                 method = make()
                 jax.eval_shape(method.init, start())

@@ -204,7 +204,7 @@ def of_timing(config: Settings) -> str:
     if config.timing == network.NONE or not network.TIMING.is_ours(config.timing):
         return "" if config.timing == network.NONE else config.timing
     given, parts = network.given_times(config.timing), []
-    said = {
+    said: dict[str, Callable[[Any], str]] = {
         "latency": lambda value: f"latency {_seconds(value)}",
         "bandwidth": _bits,
         "compute": lambda value: f"{_seconds(value)} per backward pass",

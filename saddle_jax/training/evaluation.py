@@ -89,7 +89,7 @@ def summary(config: Settings, ends: Sequence[dict[str, Any]], metrics: Sequence[
     result |= _means(ends)
     if config.sweep:
         result["swept"] = list(sweep.parse_sweep(config.sweep))
-        groups: dict[tuple, list[dict[str, Any]]] = {}
+        groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
         for setting, end in zip(own, ends, strict=True):
             numbers = tuple((name, value) for name, value in setting.items() if name != "seed")
             groups.setdefault(numbers, []).append(end)
@@ -355,7 +355,8 @@ def _outputs(trial: Trial, model: Params) -> np.ndarray:
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def _applied(model: Any, recipe: Any, params: Params, batch: Any) -> Array:
-    return model.apply(params, prepared(recipe, batch)["inputs"])
+    result: Array = model.apply(params, prepared(recipe, batch)["inputs"])
+    return result
 
 
 # ---- which models they are asked of, and evaluation.json, which keeps them ----

@@ -457,11 +457,12 @@ class _Run:
     def _of_each(self, measure: Callable[[int, Params], dict[str, Any]]) -> list[dict[str, Any]]:
         """Measures every trial that has not diverged, writes a line, and returns each one's numbers."""
         with self._clock("evaluation"):
-            records = [
+            own = [
                 measure(number, self._models(number)) if sound else {}
                 for number, sound in enumerate(self._sound)
             ]
-        records = hosts.broadcast_result(lambda: records)  # what is decided on must not differ by a rounding
+        # What is decided on must not differ by a rounding.
+        records: list[dict[str, Any]] = hosts.broadcast_result(lambda: own)
         epoch, record = self.step / self.per_epoch, self._joined(records)
         self.metrics.write({"step": self.step, "epoch": epoch, **record})
         self.screen.line(

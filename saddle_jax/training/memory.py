@@ -93,7 +93,8 @@ def stored(trials: Sequence[Trial], placement: Placement) -> int:
 
 
 def _bytes_of_sample(leaf: Any) -> int:
-    return math.prod(leaf.shape[1:]) * np.dtype(leaf.dtype).itemsize
+    result: int = math.prod(leaf.shape[1:]) * np.dtype(leaf.dtype).itemsize
+    return result
 
 
 def size_of(shapes: Any) -> int:

@@ -199,7 +199,8 @@ class Program:
     def shapes_of_one(self) -> Carry:
         """The shapes of one run's carry, idle agents included."""
         numbers = {name: jax.ShapeDtypeStruct((), np.float32) for name in self._hyperparams}
-        return jax.eval_shape(self._first_of_one, jax.eval_shape(self.trial.first_model), numbers)
+        result: Carry = jax.eval_shape(self._first_of_one, jax.eval_shape(self.trial.first_model), numbers)
+        return result
 
     @property
     def carry_shapes(self) -> Carry:
@@ -214,7 +215,10 @@ class Program:
     def _shapes_of(self, count: int) -> Carry:
         if count == 1:
             return self.shapes_of_one
-        return jax.tree.map(lambda x: jax.ShapeDtypeStruct((count, *x.shape), x.dtype), self.shapes_of_one)
+        result: Carry = jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct((count, *x.shape), x.dtype), self.shapes_of_one
+        )
+        return result
 
     @functools.cached_property
     def _saved_shardings(self) -> Any:
@@ -248,7 +252,8 @@ class Program:
     def _joined(self) -> Any:
         def join(*parts: Carry) -> Carry:
             joined = jnp.stack if self.at_once == 1 else jnp.concatenate
-            return jax.tree.map(lambda *x: joined(x), *parts)
+            result: Carry = jax.tree.map(lambda *x: joined(x), *parts)
+            return result
 
         return jax.jit(join, out_shardings=self._saved_shardings)
 
@@ -290,7 +295,9 @@ class Program:
         `runs` is the number of the first of the C runs that it computes, `first` the first of `count` steps.
         """
 
-        def run_steps(carry, inputs, runs, first, count, kind):
+        def run_steps(
+            carry: Carry, inputs: Inputs, runs: Any, first: Any, count: int, kind: StepKind | None
+        ) -> tuple[Carry, Metrics]:
             if count == 1:
                 return self._step(carry, inputs, runs, first, kind)
             carry, metrics = jax.lax.scan(
@@ -304,8 +311,10 @@ class Program:
         shardings = None if everywhere is None else (self._part_shardings, everywhere)
         return jax.jit(run_steps, static_argnums=(4, 5), donate_argnums=0, out_shardings=shardings)
 
-    def _step(self, carry: Carry, inputs: Inputs, runs: Any, step: Any, kind: StepKind | None) -> Any:
-        def single(carry: Carry, root: Key, samples: Array) -> Any:
+    def _step(
+        self, carry: Carry, inputs: Inputs, runs: Any, step: Any, kind: StepKind | None
+    ) -> tuple[Carry, Metrics]:
+        def single(carry: Carry, root: Key, samples: Array) -> tuple[Carry, Metrics]:
             return run.take(carry, inputs._replace(samples=samples), root, step, kind)
 
         run = RunStep(self.trial, self.placement, self.method, self.agents_per_call)
@@ -386,7 +395,8 @@ class Program:
 
     def consensus_distance(self, params: Params) -> Array:
         """Tells how far agents on their devices are from their average."""
-        return self.placement.fetch(consensus_distance, params, self.method.topology.present)
+        result: Array = self.placement.fetch(consensus_distance, params, self.method.topology.present)
+        return result
 
 
 def build(config: Settings, trial: Trial | None = None) -> Program:

@@ -57,7 +57,7 @@ class Setting:
     agents: int
     steps: int
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name in ("L", "eta"):
             checks.real(name, getattr(self, name), above=0.0, at_most=_LARGEST)
         for name in ("sigma", "delta", "gap", "rho"):

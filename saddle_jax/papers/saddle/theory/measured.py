@@ -170,7 +170,10 @@ class _AgentData:
     def _gradients(self, params: Params, number: int) -> tuple[Params, Array]:
         """Computes gradients [A, ...] and losses [A] of one batch of every agent."""
         trial = self._trial
-        return _gradients(trial.loss_fn, trial.dataset.recipe, params, self._batch(number))
+        result: tuple[Params, Array] = _gradients(
+            trial.loss_fn, trial.dataset.recipe, params, self._batch(number)
+        )
+        return result
 
     def mean_gradient(self, params: Params) -> tuple[Params, np.ndarray]:
         """Computes grad f_i(x_i) [A, ...] and f_i(x_i) [A]."""
@@ -198,7 +201,8 @@ class _AgentData:
         seen = self.mask.sum(axis=(0, 2))
         partly = seen < self._sizes
         factor = (1 - self._batch_size / self._sizes) / np.where(partly, 1 - self._batch_size / seen, 1)
-        return means_of_squares * np.where(partly, factor, 1)
+        result: np.ndarray = means_of_squares * np.where(partly, factor, 1)
+        return result
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))

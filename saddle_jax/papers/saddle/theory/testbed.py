@@ -13,7 +13,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -112,7 +112,8 @@ def quadratic(
 def _curvatures(curvature: np.ndarray, agents: int, spread: float) -> np.ndarray:
     """Returns (1 + spread s_i) H for every agent, with s_i increasing in i."""
     shares = np.linspace(-1, 1, agents) if agents > 1 else np.zeros(1)
-    return (1 + spread * shares[:, None]) * curvature
+    result: np.ndarray = (1 + spread * shares[:, None]) * curvature
+    return result
 
 
 class Measured(NamedTuple):
@@ -151,11 +152,14 @@ def measure_setting(topology: Graphs, setting: Setting) -> Measured:
 def _loss(x: Params, batch: tuple[Array, Array, Array]) -> Array:
     """Computes F_i(x; z), the loss of one agent."""
     curvature, centre, z = batch
-    return jnp.sum(curvature * (x - centre) ** 2) / 2 + z @ x
+    result: Array = jnp.sum(curvature * (x - centre) ** 2) / 2 + z @ x
+    return result
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
-def _runs(topology: Graphs, steps: int, arrays: tuple, options: tuple, keys: Key) -> Array:
+def _runs(
+    topology: Graphs, steps: int, arrays: tuple[Any, ...], options: tuple[Any, ...], keys: Key
+) -> Array:
     """Computes 1/T sum_t ||grad f(x-bar_t)||^2 of every repetition [R]; traced options share one program."""
     curvature, curvatures, centres, start, sigma = (jnp.asarray(x, jnp.float32) for x in arrays)
     eta, beta, mu, rho = options
