@@ -32,7 +32,7 @@ SETTINGS = Settings(
     eval_agents="never",
     eval_every_epochs=10,
 )
-ENOUGH = 120  # seconds: no process of these tests may live longer
+ENOUGH = 300  # seconds: no process of these tests may live longer
 
 
 def free_port():
