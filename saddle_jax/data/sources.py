@@ -83,6 +83,21 @@ def is_other(name: str) -> bool:
     return is_code(name) or user_data.is_path(name)
 
 
+def place_of(name: str) -> str | None:
+    """Returns the file or folder that a dataset's name leads to; None if there is none in it."""
+    if user_data.is_path(name):
+        return name
+    spec = BUILTIN.parse(name) if is_builtin(name) else None
+    return str(BUILTIN.given(spec)["path"]) if spec and spec.name == "leaf" else None
+
+
+def at_place(name: str, place: str) -> str:
+    """Returns the name of the same dataset at another place."""
+    if user_data.is_path(name):
+        return place
+    return str(BUILTIN.with_options(BUILTIN.parse(name), {"path": place}))
+
+
 def check_name(name: str) -> None:
     """Checks the options of a dataset; names without brackets are looked up when they are loaded."""
     if is_builtin(name):

@@ -13,7 +13,7 @@ import numpy as np
 
 from saddle_jax.base import checks
 from saddle_jax.base.checks import ArgumentError
-from saddle_jax.base.registry import Registry
+from saddle_jax.base.registry import Registry, Spec
 from saddle_jax.base.types import Key, Params
 from saddle_jax.kernels.convolution import ConvImpl, check_conv_impl
 from saddle_jax.models.functions import Functions as Functions
@@ -81,6 +81,16 @@ def build(name: str, num_classes: int, *, norm: Norm = "evonorm", conv_impl: Con
     takes = parameters(thing)  # a factory of nnx modules, called when there is a key
     chosen = {option: value for option, value in given.items() if option in takes}
     return functools.partial(thing, *spec.args, **chosen | dict(spec.kwargs))
+
+
+def without_weights(name: str) -> str:
+    """Returns the model that `pretrained` begins with weights for: whoever opens a run again has its own."""
+    spec = MODELS.parse(name, also=("auto",))
+    while spec.name == "pretrained":
+        inner = MODELS.given(spec)["model"]
+        spec = inner if isinstance(inner, Spec) else Spec(str(inner))
+        name = str(spec)
+    return name
 
 
 def make_model(name: str, num_classes: int, norm: Norm, conv_impl: ConvImpl) -> Functions:

@@ -14,8 +14,9 @@ from saddle_jax.base.errors import DamagedError, RunError
 from saddle_jax.base.types import Params
 from saddle_jax.core.trees import consensus
 from saddle_jax.data.prepared import data_dir_or_default
-from saddle_jax.data.sources import is_builtin
+from saddle_jax.data.sources import at_place, is_builtin, place_of
 from saddle_jax.data.user_data import is_path
+from saddle_jax.models import without_weights
 from saddle_jax.runs.checkpoints import Checkpoints
 from saddle_jax.runs.run_folder import is_locked, read_config
 from saddle_jax.runs.source_files import source_refs, verified
@@ -72,8 +73,9 @@ def _here(workdir: pathlib.Path, data_dir: str | None, code: Sequence[str]) -> S
     config = verified(workdir, read_config(workdir), code)
     if called := [f"{each.setting} {each.short}" for each in source_refs(config) if not each.is_data]:
         Screen().warn(f"{workdir} calls {', '.join(called)}, as --code allows")
-    if is_path(config.dataset):
-        return _with_path(workdir, config, data_dir)
+    config = dataclasses.replace(config, model=without_weights(config.model))
+    if (recorded := place_of(config.dataset)) is not None:
+        return _with_place(workdir, config, recorded, data_dir)
     default = os.path.realpath(data_dir_or_default(None))
     recorded = "" if is_builtin(config.dataset) else config.data_dir
     if recorded and not data_dir and os.path.realpath(data_dir_or_default(recorded)) != default:
@@ -85,9 +87,8 @@ def _here(workdir: pathlib.Path, data_dir: str | None, code: Sequence[str]) -> S
     return dataclasses.replace(config, **_ALONE, data_dir=data_dir or "", timing=timing)
 
 
-def _with_path(workdir: pathlib.Path, config: Settings, data_dir: str | None) -> Settings:
+def _with_place(workdir: pathlib.Path, config: Settings, recorded: str, data_dir: str | None) -> Settings:
     """Does the same for a dataset that is a file or a folder: the user says where it is, or may be read."""
-    recorded = config.dataset
     if data_dir is None or pathlib.PurePath(data_dir).name != pathlib.PurePath(recorded).name:
         hint = shlex.quote(f"--data_dir={recorded}") if recorded.isprintable() else "--data_dir=PATH"
         raise RunError(
@@ -95,7 +96,8 @@ def _with_path(workdir: pathlib.Path, config: Settings, data_dir: str | None) ->
         )
     path = data_dir if is_path(data_dir) else f"./{data_dir}"
     timing = network.without_files(config.timing)
-    return dataclasses.replace(config, **_ALONE, dataset=path, data_dir="", timing=timing)
+    dataset = at_place(config.dataset, path)
+    return dataclasses.replace(config, **_ALONE, dataset=dataset, data_dir="", timing=timing)
 
 
 def _choose_trial(workdir: pathlib.Path, trial: int | None) -> int:

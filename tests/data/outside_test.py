@@ -10,7 +10,7 @@ import pytest
 
 import saddle_jax as sj
 from saddle_jax.cli.__main__ import main
-from saddle_jax.data import DataError, from_samples, load
+from saddle_jax.data import DataError, from_samples, load, sources
 
 RANDOM = np.random.default_rng(0)
 PIXELS = RANDOM.integers(0, 256, (6, 20, 3072), np.uint8)  # of five batches and the test's
@@ -248,3 +248,14 @@ def test_pictures_stay_bytes_and_are_normalised():
     assert dataset.train["inputs"].dtype == np.uint8
     assert dataset.train["inputs"].shape == (4, 8, 6, 3)
     assert dataset.recipe is not None
+
+
+def test_an_opened_run_reads_leafs_folder_where_the_user_says():
+    assert sources.place_of("leaf('/data/femnist', agents=3)") == "/data/femnist"
+    assert sources.place_of("leaf(path='./here')") == "./here"
+    assert sources.at_place("leaf('/data/femnist', agents=3)", "./mine") == "leaf(path='./mine', agents=3)"
+    assert sources.place_of("./folder") == "./folder"
+    assert sources.at_place("./folder", "../folder") == "../folder"
+    assert {
+        sources.place_of(name) for name in ("digits", "convex(dimension=5)", "cifar10", "my.py:data")
+    } == {None}

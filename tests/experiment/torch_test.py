@@ -67,7 +67,7 @@ def test_the_command_line_trains_exports_and_begins_from_weights(tmp_path, monke
     (tmp_path / "net.py").write_text(NET)
     common = ["--dataset=synthetic", "--subset=80", "--agents=2", "--epochs=1"]
     assert main(["saddle", "train", "--model=net.py:Net", *common, "--seed=1", "--workdir=a"]) == 0
-    assert main(["saddle", "export", "a", "--format=torch", "--code"]) == 0
+    assert main(["saddle", "export", "a", "--format=torch", "--code=net.py"]) == 0
     state = torch.load("a/model.pt", weights_only=True)
     assert state["conv.weight"].shape == (8, 1, 3, 3)
     namespace = {}
@@ -76,7 +76,7 @@ def test_the_command_line_trains_exports_and_begins_from_weights(tmp_path, monke
     again = ["--learning_rate=1e-9", "--workdir=b"]
     for file in ("a/model.pt", "a/model.safetensors"):
         if file.endswith("safetensors"):
-            assert main(["saddle", "export", "a", "--code"]) == 0
+            assert main(["saddle", "export", "a", "--code=net.py"]) == 0
         settings = [*common, *again[:1], f"--workdir=from-{file[-2:]}"]
         assert main(["saddle", "train", f"--model=pretrained(net.py:small, '{file}')", *settings]) == 0
         result = json.loads((tmp_path / f"from-{file[-2:]}" / "result.json").read_text())

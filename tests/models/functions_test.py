@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
+from saddle_jax import models
 from saddle_jax.models import functions
 
 KEY, X = jax.random.key(0), jnp.linspace(-1, 1, 8).reshape(2, 4)
@@ -107,3 +108,13 @@ def test_models_that_keep_more_are_refused(model, told):
 def test_what_is_no_model_is_one_line(model):
     with pytest.raises(ValueError, match=r"^model must be a flax module \(linen or nnx\), or a pair"):
         functions(model)
+
+
+def test_an_opened_run_reads_no_weights_but_its_own():
+    weights = "'/etc/passwd.pt'"
+    for inner in ("resnet20", "net.py:small", "mlp(hidden=[8])", "auto"):
+        assert models.without_weights(inner) == inner
+        if inner != "auto":
+            assert (
+                models.without_weights(f"pretrained(pretrained({inner}, {weights}), file={weights})") == inner
+            )
