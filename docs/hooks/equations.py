@@ -12,7 +12,7 @@ import latex2mathml.converter
 
 _GREEK = ("alpha", "beta", "gamma", "delta", "eta", "mu", "rho", "lambda", "xi", "tau")
 _SYMBOLS = {name: f"\\{name} " for name in _GREEK} | {"lam": "\\lambda ", "grad": "\\nabla ", "sum": "\\sum "}
-_FUNCTIONS = {"argmin", "min", "max", "int", "dist"}
+_FUNCTIONS = {"argmin", "min", "max", "int", "dist", "sign"}
 _NAMES = {"margin", "count", "new"}  # quantities and subscripts that are words
 _ACCENTS = {"-hat": "\\hat", "^": "\\hat", "~": "\\tilde"}
 _SIGNS = {

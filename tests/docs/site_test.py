@@ -41,12 +41,13 @@ def test_every_page_of_docs_is_there(site):
 
 
 def test_every_method_and_gradient_has_a_page(site):
+    measured = json.loads((pages.DOCS_FOLDER / "pictures" / "convex.json").read_text())["methods"]
     for name in METHODS.ours:
         text = (site / "method" / f"{name}.html").read_text()
         facts = algorithms.facts_of_method(name)
         assert facts.citation in text
         assert "<math" in text
-        assert '<svg class="convex"' in text
+        assert ('<svg class="convex"' if name in measured else "Not measured yet") in text
     assert "the worst point nearby" in (site / "method" / "q_saddle.html").read_text()  # SAM's own words
     for name in algorithms.gradients():
         assert (site / "gradient" / f"{name}.html").is_file()

@@ -26,7 +26,8 @@ def environment(tmp_path, monkeypatch):
     for name, path in paths.items():
         monkeypatch.setattr(module, name, path)
     monkeypatch.setenv("SADDLE_EXTRAS", "")  # whatever this machine has
-    monkeypatch.delenv("PYTHONPATH", raising=False)
+    for name in ("PYTHONPATH", "SADDLE_INSTALL"):
+        monkeypatch.delenv(name, raising=False)
     (tmp_path / "requirements").mkdir()
     calls, requirements, hashed = [], [], []
 
