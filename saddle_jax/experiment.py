@@ -8,7 +8,7 @@ import os
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
-from typing import Any, cast
+from typing import Any
 
 from saddle_jax.analysis import landscape, sharpness
 from saddle_jax.base import checks
@@ -19,9 +19,8 @@ from saddle_jax.core.topology import Graphs
 from saddle_jax.data import sources, user_data
 from saddle_jax.data.dataset import Dataset
 from saddle_jax.kernels.convolution import ConvImpl
-from saddle_jax.models import make_model
 from saddle_jax.models.functions import Functions, functions
-from saddle_jax.models.layers import NORMS, Norm
+from saddle_jax.models.layers import NORMS
 from saddle_jax.report import comparisons, figures, page
 from saddle_jax.report.landscape import save_numbers, write_all
 from saddle_jax.report.tables import as_latex, as_text
@@ -33,7 +32,7 @@ from saddle_jax.settings import sweep
 from saddle_jax.settings.settings import Settings
 from saddle_jax.tasks.objectives import Metric, Objective, objective_of
 from saddle_jax.training import loop, program, reopen
-from saddle_jax.training.build import Trial, of_settings
+from saddle_jax.training.build import Trial, network_of, of_settings
 from saddle_jax.training.progress import Screen
 
 
@@ -146,9 +145,9 @@ class Experiment:
         norm, data_dir = settings.get("norm", Settings.norm), settings.get("data_dir", Settings.data_dir)
         checks.choice("norm", norm, NORMS)
         data = _dataset(train, test, loss, name, data_dir)
-        network_of = _network_of(model, data, norm)
+        functions_of = _functions_of(model, data, norm)
         objective_of = _objective_of(loss, data, metrics)
-        network = network_of("auto")  # refuses what is no model
+        network = functions_of("auto")  # refuses what is no model
         learned = objective_of(network)  # and what is no loss
         self.method = made
         self.config = Settings(
@@ -172,7 +171,7 @@ class Experiment:
         self.trial = Trial(
             self.config,
             data,
-            network_of,
+            functions_of,
             objective_of,
             topology_of=lambda config: made.topology,
             method_of=method_on,
@@ -358,14 +357,12 @@ def _dataset(train: Any, test: Any, loss: Any, name: str | None, data_dir: str) 
     return dataclasses.replace(data, name=name) if name else data
 
 
-def _network_of(model: Any, data: Dataset, norm: str) -> Callable[[ConvImpl], Functions]:
+def _functions_of(model: Any, data: Dataset, norm: str) -> Callable[[ConvImpl], Functions]:
     """Returns the model as functions, by the way in which it is compiled; a user's own has but one."""
-    if model is not None and not isinstance(model, str):
-        network = functions(model)
-        return lambda conv_impl: network
-    return functools.cache(
-        lambda conv_impl: make_model(model or data.model, data.num_outputs, cast(Norm, norm), conv_impl)
-    )
+    if model is None or isinstance(model, str):
+        return network_of(model or "auto", data, norm)
+    network = functions(model)
+    return lambda conv_impl: network
 
 
 def _objective_of(loss: Any, data: Dataset, metrics: Sequence[Metric]) -> Callable[[Functions], Objective]:

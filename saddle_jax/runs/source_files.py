@@ -8,7 +8,6 @@ imported: nothing is imported because a folder says so, since the folder may com
 import dataclasses
 import functools
 import hashlib
-import itertools
 import os
 import pathlib
 import re
@@ -91,13 +90,11 @@ class SavedSource(NamedTuple):
 
     def changed(self, entry: dict[str, Any]) -> tuple[dict[str, Any], Source] | None:
         """Returns the recorded entry and the current version of the first changed file, or None."""
-        recorded = [entry, *entry["beside"]]
-        found = [self.source, *self.beside]
-        for one, source in itertools.zip_longest(recorded, found):
-            if one is None or source is None:  # a sibling was added or removed, so the file itself changed
-                break
+        recorded, found = [entry, *entry["beside"]], [self.source, *self.beside]
+        for one, source in zip(recorded, found, strict=False):
             if one["sha256"] != source.sha256:
                 return one, source
+        # Where a sibling was added or removed, the file itself changed.
         return None if len(recorded) == len(found) else (entry, self.source)
 
 

@@ -76,10 +76,10 @@ def own_option(name: str) -> tuple[str, str] | None:
     return (whose, option) if dot and whose in SPEC_SETTINGS else None
 
 
-def numbers_of(whose: str, sweep: str) -> dict[str, float]:
-    """Returns the first values of the swept options of a thing, such as the faults, by their names."""
-    swept = {own_option(name): values[0] for name, values in parse_sweep(sweep).items()}
-    return {own[1]: value for own, value in swept.items() if own and own[0] == whose}
+def options_among(whose: str, numbers: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the numbers that are options of a thing: {"mu": 0.1} of {"method.mu": 0.1}."""
+    own = {own_option(name): value for name, value in numbers.items()}
+    return {name[1]: value for name, value in own.items() if name and name[0] == whose}
 
 
 def in_settings(settings: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:

@@ -36,7 +36,7 @@ from saddle_jax.models.precision import Precision, in_precision
 from saddle_jax.sam import GRADIENTS
 from saddle_jax.settings import network
 from saddle_jax.settings.settings import Settings, build_topology, is_whole
-from saddle_jax.settings.sweep import own_option, parse_sweep, settings_of
+from saddle_jax.settings.sweep import options_among, own_option, parse_sweep, settings_of
 from saddle_jax.tasks import objectives
 from saddle_jax.tasks.objectives import Objective, TaskContext, make_objective
 
@@ -92,11 +92,7 @@ def build_method(
     `numbers`, which may be arrays, take the place of settings, and of options such as "method.mu".
     """
     numbers = numbers or {}
-
-    def options(whose: str) -> dict[str, Any]:
-        own = {own_option(name): value for name, value in numbers.items()}
-        return {name[1]: value for name, value in own.items() if name and name[0] == whose}
-
+    options = functools.partial(options_among, numbers=numbers)
     spec = METHODS.with_options(METHODS.parse(config.method), options("method"))
     method: Method = METHODS.make(spec, topology=topology, learning_rate=schedule)
     if method.topology.size != topology.size:
@@ -134,8 +130,7 @@ def of_settings(config: Settings, data: Dataset | None = None) -> "Trial":
     return Trial(
         config,
         data=_augmented(data, config),
-        # The same functions again and again: they are compiled once.
-        network_of=functools.cache(functools.partial(_network, config, data)),
+        network_of=network_of(config.model, data, config.norm),
         objective_of=functools.cache(functools.partial(make_objective, objective)),
         topology_of=build_topology,
         method_of=method_of,
@@ -154,9 +149,11 @@ def _augmented(dataset: Dataset, config: Settings) -> Dataset:
     return dataclasses.replace(dataset, recipe=recipe)
 
 
-def _network(config: Settings, dataset: Dataset, conv_impl: ConvImpl) -> Functions:
-    name = dataset.model if config.model == "auto" else config.model
-    return make_model(name, dataset.num_outputs, cast(Norm, config.norm), conv_impl)
+def network_of(model: str, data: Dataset, norm: str) -> Callable[[ConvImpl], Functions]:
+    """Returns the model of a name, by the way in which it is compiled; "auto" is the data's own."""
+    name = data.model if model == "auto" else model
+    # The same functions again and again: they are compiled once.
+    return functools.cache(lambda conv_impl: make_model(name, data.num_outputs, cast(Norm, norm), conv_impl))
 
 
 # What the random numbers of a run are for, beside the batches' own.

@@ -29,7 +29,7 @@ from saddle_jax.runs.checkpoints import tree_sha256
 from saddle_jax.runs.run_folder import read_about
 from saddle_jax.settings import network
 from saddle_jax.settings.settings import Settings
-from saddle_jax.settings.sweep import name_of, numbers_of, own_option, parse_sweep
+from saddle_jax.settings.sweep import name_of, options_among, parse_sweep
 from saddle_jax.tasks.objectives import Objective, scored
 from saddle_jax.training.build import Trial
 from saddle_jax.training.program import Program
@@ -43,8 +43,8 @@ _SWEPT = "swept"
 
 def of_method(config: Settings, method: Method) -> str:
     """Names the method and its estimator, with the options in force that its text does not give."""
-    own = [own_option(name) for name in parse_sweep(config.sweep)]
-    swept = {option[1] for option in own if option and option[0] in ("method", "gradient")}
+    numbers = parse_sweep(config.sweep)
+    swept = {**options_among("method", numbers), **options_among("gradient", numbers)}
     arguments, given = _innermost(method, {} if is_object(config.method) else METHODS.given(config.method))
     if arguments.get("gossip") is not None:
         given = {**given, "gamma": None}  # which the gossip has
@@ -173,7 +173,8 @@ def number(found: Mapping[str, Any], name: str, digits: str, scale: int = 1) -> 
 
 def of_faults(config: Settings) -> str:
     """Says what goes wrong on the network; an empty text if nothing does."""
-    swept, parts = numbers_of("faults", config.sweep), []
+    numbers = {name: values[0] for name, values in parse_sweep(config.sweep).items()}
+    swept, parts = options_among("faults", numbers), []
     faults = network.make_faults(config.faults, config.agents, swept)
     if faults is None:
         return ""

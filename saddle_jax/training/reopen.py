@@ -22,11 +22,9 @@ from saddle_jax.runs.run_folder import is_locked, read_config
 from saddle_jax.runs.source_files import source_refs, verified
 from saddle_jax.settings import network
 from saddle_jax.settings.settings import Settings
-from saddle_jax.training import build, program
+from saddle_jax.training import program
 from saddle_jax.training.build import Trial
 from saddle_jax.training.progress import Screen
-
-_ALONE: dict[str, Any] = {"devices": "1"}  # models are opened on one device
 
 
 def open_run(
@@ -59,12 +57,6 @@ def open_program(
     return whole.trials[number], step, whole.models(whole.loaded(carry), number)
 
 
-def build_again(workdir: pathlib.Path, data_dir: str | None = None, code: Sequence[str] = ()) -> Trial:
-    """Returns the parts of a run, without its models; the arguments are as of `open_run`."""
-    _choose_trial(workdir, None)
-    return build.build(_here(workdir, data_dir, code))
-
-
 def _here(workdir: pathlib.Path, data_dir: str | None, code: Sequence[str]) -> Settings:
     """Returns the settings of a run, on one device, with data and code that this user, not the folder, says.
 
@@ -73,9 +65,15 @@ def _here(workdir: pathlib.Path, data_dir: str | None, code: Sequence[str]) -> S
     config = verified(workdir, read_config(workdir), code)
     if called := [f"{each.setting} {each.short}" for each in source_refs(config) if not each.is_data]:
         Screen().warn(f"{workdir} calls {', '.join(called)}, as --code allows")
-    config = dataclasses.replace(config, model=without_weights(config.model))
+    config = dataclasses.replace(
+        config,
+        devices="1",
+        model=without_weights(config.model),
+        timing=network.without_files(config.timing),
+    )
     if (recorded := place_of(config.dataset)) is not None:
-        return _with_place(workdir, config, recorded, data_dir)
+        dataset = at_place(config.dataset, _path_here(workdir, recorded, data_dir))
+        return dataclasses.replace(config, dataset=dataset, data_dir="")
     default = os.path.realpath(data_dir_or_default(None))
     recorded = "" if is_builtin(config.dataset) else config.data_dir
     if recorded and not data_dir and os.path.realpath(data_dir_or_default(recorded)) != default:
@@ -83,21 +81,17 @@ def _here(workdir: pathlib.Path, data_dir: str | None, code: Sequence[str]) -> S
             f"{workdir} was trained on data in {recorded!r}, which is read only when you say so: "
             f"add {shlex.quote('--data_dir=' + recorded) if recorded.isprintable() else '--data_dir=DIR'}"
         )
-    timing = network.without_files(config.timing)
-    return dataclasses.replace(config, **_ALONE, data_dir=data_dir or "", timing=timing)
+    return dataclasses.replace(config, data_dir=data_dir or "")
 
 
-def _with_place(workdir: pathlib.Path, config: Settings, recorded: str, data_dir: str | None) -> Settings:
-    """Does the same for a dataset that is a file or a folder: the user says where it is, or may be read."""
+def _path_here(workdir: pathlib.Path, recorded: str, data_dir: str | None) -> str:
+    """Returns the file or folder of a run's data: the user says where it is, or that it may be read."""
     if data_dir is None or pathlib.PurePath(data_dir).name != pathlib.PurePath(recorded).name:
         hint = shlex.quote(f"--data_dir={recorded}") if recorded.isprintable() else "--data_dir=PATH"
         raise RunError(
             f"{workdir} was trained on {recorded!r}, which is read only when you say so: add {hint}"
         )
-    path = data_dir if is_path(data_dir) else f"./{data_dir}"
-    timing = network.without_files(config.timing)
-    dataset = at_place(config.dataset, path)
-    return dataclasses.replace(config, **_ALONE, dataset=dataset, data_dir="", timing=timing)
+    return data_dir if is_path(data_dir) else f"./{data_dir}"
 
 
 def _choose_trial(workdir: pathlib.Path, trial: int | None) -> int:
@@ -168,12 +162,6 @@ def stages_of(
     if not epochs:
         step, tree = _newest(workdir, whole, report)
         yield step, models(tree)
-
-
-def open_stage(workdir: pathlib.Path, trial: Trial, step: int) -> Params:
-    """Returns all agents' models [A, ...] at the checkpoint of one step."""
-    alone = program.of_trials(trial.config, trial)
-    return _checkpoints(workdir, alone).restore(step, alone.saved_like)[0]
 
 
 def open_models(workdir: pathlib.Path, whole: program.Program, step: int, number: int) -> Params:

@@ -21,10 +21,10 @@ from saddle_jax.training.progress import Screen
 
 def dense_extremes(workdir, step, images, agent=None, own=False):
     """By an explicit Hessian of softmax regression, in NumPy: mean of (diag p - p p') kron (x x')."""
-    made = reopen.build_again(workdir)
-    model = reopen.choose(reopen.open_stage(workdir, made, step), agent)
+    whole = reopen.open_whole(workdir, None, None, ())
+    model = reopen.choose(reopen.open_models(workdir, whole, step, 0), agent)
     kernel, bias = (np.asarray(model["linear"][name], np.float64) for name in ("kernel", "bias"))
-    chunks = sharpness.training_chunks(made, images, agent if own else None)
+    chunks = sharpness.training_chunks(whole.trial, images, agent if own else None)
     x = np.concatenate([np.asarray(b["inputs"], np.float64)[np.asarray(b["mask"]) == 1] for _, b in chunks])
     x = x.reshape(len(x), -1)
     p = np.exp(x @ kernel + bias)

@@ -2,14 +2,14 @@
 
 import dataclasses
 import json
-import os
-import subprocess
+import shutil
 import sys
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 import saddle_jax as sj
@@ -46,6 +46,20 @@ SETTINGS = {"epochs": 4, "batch_size": 16, "eval_every_epochs": 2, "log_every_st
 def make(workdir, method=None, *, train=TRAIN, test=TEST, **options):
     chosen = {"model": Net(), "partition": "dirichlet(0.5)", **SETTINGS, **options}
     return sj.Experiment(method or descent(RING, 0.1), train, test, workdir=workdir, **chosen)
+
+
+@pytest.fixture(scope="module")
+def descended(tmp_path_factory):
+    """A finished run of the method above."""
+    workdir = tmp_path_factory.mktemp("descended") / "run"
+    make(workdir).train(quiet=True)
+    return workdir
+
+
+@pytest.fixture
+def copied(descended, tmp_path):
+    """A copy of it, to go on with."""
+    return shutil.copytree(descended, tmp_path / "copied")
 
 
 def test_a_run_trains_and_shows(tmp_path, capsys):
@@ -95,8 +109,7 @@ def test_it_is_the_run_of_the_command(tmp_path):
     assert len(hashes) == 1
 
 
-def test_an_interrupted_run_goes_on_bit_for_bit(tmp_path, monkeypatch):
-    whole = make(tmp_path / "whole", checkpoint_every_steps=5).train(quiet=True)
+def test_an_interrupted_run_goes_on_bit_for_bit(descended, tmp_path, monkeypatch):
     broken = make(tmp_path / "broken", checkpoint_every_steps=5)
     advance, taken = loop._Run._advance, []
 
@@ -111,16 +124,15 @@ def test_an_interrupted_run_goes_on_bit_for_bit(tmp_path, monkeypatch):
         broken.train(quiet=True)
     monkeypatch.undo()
     resumed = make(tmp_path / "broken", checkpoint_every_steps=5).train(quiet=True)
-    assert resumed["params_sha256"] == whole["params_sha256"]
+    assert resumed["params_sha256"] == make(descended).result()["params_sha256"]
 
 
-def test_a_run_whose_objects_changed_is_refused(tmp_path):
-    make(tmp_path).train(quiet=True)
+def test_a_run_whose_objects_changed_is_refused(copied):
     other_model = lambda key: {"w": jnp.zeros((2, 3))}, lambda p, x: x @ p["w"]
     changed = {
-        "rate": make(tmp_path, descent(RING, 0.2)),
-        "rule": make(tmp_path, dataclasses.replace(sj.dpsgd(RING, 0.1, beta=0.5), name="descent")),
-        "gradient": make(tmp_path, dataclasses.replace(descent(RING, 0.1), gradient=sj.sam(0.1))),
+        "rate": make(copied, descent(RING, 0.2)),
+        "rule": make(copied, dataclasses.replace(sj.dpsgd(RING, 0.1, beta=0.5), name="descent")),
+        "gradient": make(copied, dataclasses.replace(descent(RING, 0.1), gradient=sj.sam(0.1))),
     }
     for run in changed.values():
         with pytest.raises(RunError, match="method, model, loss or graph computed something else"):
@@ -128,10 +140,12 @@ def test_a_run_whose_objects_changed_is_refused(tmp_path):
     with pytest.raises(
         RunError, match=r'holds a run with other settings: model "<Net>" -> "<<lambda>>"|model'
     ):
-        make(tmp_path, model=other_model).train(quiet=True)
+        make(copied, model=other_model).train(quiet=True)
     with pytest.raises(RunError, match="from 4 to 3 epochs: they must not be lowered"):
-        make(tmp_path, epochs=3).train(quiet=True)
-    assert make(tmp_path).train(quiet=True)["status"] == "finished"  # the same again is the same
+        make(copied, epochs=3).train(quiet=True)
+    with pytest.raises(RunError, match="holds a run on other samples"):
+        make(copied, train=(-POINTS[:200], LABELS[:200])).train(quiet=True)
+    assert make(copied).train(quiet=True)["status"] == "finished"  # the same again is the same
 
 
 def test_seeds_and_numbers_are_one_program_and_each_is_its_own_run(tmp_path):
@@ -154,9 +168,8 @@ def test_seeds_and_numbers_are_one_program_and_each_is_its_own_run(tmp_path):
     assert len(table) == len(records)
 
 
-def test_metrics_are_records_without_pandas(tmp_path, monkeypatch):
-    run = make(tmp_path)
-    run.train(quiet=True)
+def test_metrics_are_records_without_pandas(descended, monkeypatch):
+    run = make(descended)
     monkeypatch.setitem(sys.modules, "pandas", None)
     assert run.metrics() == run.records()
 
@@ -237,61 +250,36 @@ class Source:
         return self._array[samples]
 
 
-def test_a_source_of_samples_trains_as_the_array_does(tmp_path):
+def test_a_source_of_samples_trains_as_the_array_does(descended, tmp_path):
     points, labels = POINTS.astype(np.float32), LABELS.astype(np.int32)
     test = (points[200:], labels[200:])
     fetched = make(tmp_path / "fetched", train=(Source(points[:200]), labels[:200]), test=test)
     assert fetched.trial.dataset.is_streamed
-    held = make(tmp_path / "held").train(quiet=True)
+    held = make(descended).result()
     assert fetched.train(quiet=True)["test_loss"] == pytest.approx(held["test_loss"], rel=1e-5)
 
 
 def test_optax_inside_a_method(tmp_path):
-    import optax
-
     rate = optax.cosine_decay_schedule(0.05, 100)
     chain = optax.chain(sj.per_agent(optax.clip_by_global_norm(1.0)), optax.adam(rate), sj.gossip(RING))
     method = sj.Method("adam", RING, sj.rule_of(chain))
     assert make(tmp_path, method).train(quiet=True)["test_accuracy"] > 0.8
 
 
-@pytest.mark.parametrize("method", ["descent(sj.ring(6), 0.05)", "chain(sj.ring(10))"])
-def test_four_devices_give_the_same_run(tmp_path, method):
+@pytest.mark.parametrize("agents", [6, 10])
+def test_four_devices_give_the_same_run(tmp_path, agents):
     """Six agents and ten: some devices hold idle agents."""
-    program = tmp_path / "program.py"
-    program.write_text(FOUR_DEVICES.replace("MADE", method))
-    losses = []
-    for devices in ("1", "4"):
-        user = {**os.environ, "JAX_NUM_CPU_DEVICES": devices, "JAX_PLATFORMS": "cpu"}
-        command = [sys.executable, program, devices]
-        done = subprocess.run(command, cwd=tmp_path, env=user, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        losses.append(float(done.stdout.splitlines()[-1]))
+    samples = POINTS, POINTS @ [1.0, 2.0]
+    chain = optax.chain(optax.sgd(0.05), sj.gossip(sj.ring(10)))
+    methods = {6: descent(sj.ring(6), 0.05), 10: sj.Method("chain", sj.ring(10), sj.rule_of(chain))}
+    losses = [
+        make(
+            tmp_path / devices, methods[agents], train=samples, test=samples, model="mlp", devices=devices,
+            partition="iid", batch_size=8, epochs=2,
+        ).train(quiet=True)["test_loss"]
+        for devices in ("1", "4")
+    ]  # fmt: skip
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
-
-
-FOUR_DEVICES = """
-import sys
-import jax, numpy as np, optax
-import saddle_jax as sj
-
-x = np.random.default_rng(0).normal(size=(240, 3))
-samples = x, x @ [1.0, 2.0, 3.0]
-
-def descent(topology, eta):
-    def step(s, x, state):
-        return s.network.mix(jax.tree.map(lambda x, g: x - eta * g, x, s.gradient(x))), state
-    return sj.Method("descent", topology, sj.Rule(lambda x: (), step))
-
-def chain(graph):
-    return sj.Method("mine", graph, sj.rule_of(optax.chain(optax.sgd(0.05), sj.gossip(graph))))
-
-method, devices = MADE, sys.argv[1]
-run = sj.Experiment(
-    method, samples, samples, model="mlp", epochs=3, batch_size=20, devices=devices, workdir=devices
-)
-print(run.train(quiet=True)["test_loss"])
-"""
 
 
 @pytest.fixture(autouse=True)
@@ -301,19 +289,15 @@ def as_a_user_has_it():
         yield
 
 
-def test_a_run_goes_on_with_the_same_samples_first_model_and_metrics_alone(tmp_path):
+def test_a_run_goes_on_with_the_same_first_model_and_metrics_alone(tmp_path):
     """What no traced step shows is refused as well."""
-    make(tmp_path).train(quiet=True)
-    samples = (-POINTS[:200], LABELS[:200])
-    with pytest.raises(RunError, match="holds a run on other samples"):
-        make(tmp_path, train=samples).train(quiet=True)
     line = (lambda key: {"w": jnp.zeros((2, 3))}, lambda params, x: x @ params["w"])
     other = (lambda key: {"w": jnp.ones((2, 3))}, line[1])
     first = sj.Metric("size", "lower", lambda params, batch: jnp.sum(params["w"]))
     twice = sj.Metric("size", "lower", lambda params, batch: 2 * jnp.sum(params["w"]))
 
     def of(model, metric):
-        return make(tmp_path / "line", model=model, metrics=[metric])
+        return make(tmp_path, model=model, metrics=[metric])
 
     of(line, first).train(quiet=True)
     for changed in (of(other, first), of(line, twice)):

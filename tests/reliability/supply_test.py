@@ -11,10 +11,10 @@ sys.path.append(str(pathlib.Path(__file__).parents[1] / "package"))
 from bare_test import without_extras
 
 CLASS = "G"
-pytestmark = pytest.mark.slow
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.slow
 def test_every_verb_without_the_extras(attack, tmp_path):
     for verb, (status, errors) in without_extras(tmp_path).items():
         with attack.attempt(verb):

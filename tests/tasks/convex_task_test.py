@@ -132,7 +132,7 @@ def test_whole_shares_on_several_devices_and_of_different_sizes_are_the_same(tmp
 
 def test_the_measured_curvature_is_the_known_one(trained, capsys):
     _, workdir = trained
-    run = reopen.build_again(workdir)
+    run = reopen.open_whole(workdir, None, None, ()).trial
     assert cli.main(["saddle", "sharpness", str(workdir)]) == 0
     capsys.readouterr()
     stages = json.loads((workdir / "sharpness.json").read_text())["stages"]

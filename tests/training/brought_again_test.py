@@ -9,6 +9,8 @@ from bringing import BROUGHT, METHOD, MINE, saddle
 
 from saddle_jax.runs import run_folder
 
+pytestmark = pytest.mark.usefixtures("unrendered")
+
 VERBS = [["evaluate"], ["export"], ["sharpness", "--images=32", "--iterations=2"],
          ["landscape", "--images=32", "--points=3"], ["reproduce", "theory", "--samples=128"]]  # fmt: skip
 

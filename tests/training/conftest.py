@@ -1,10 +1,21 @@
-"""Folders with things of a user's own, and a run that was trained with them."""
+"""Folders with things of a user's own, a run that was trained with them, and programs that are built once."""
 
+import functools
 import shutil
 import sys
 
 import pytest
 from bringing import BROUGHT, MINE, SMALL, saddle
+
+from saddle_jax.training import loop
+
+
+@pytest.fixture(scope="module")
+def built_once():
+    """Runs of the same settings share one program: to go on compiles nothing (new processes: killed_test)."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "build", functools.cache(loop.build))
+        yield
 
 
 @pytest.fixture
@@ -17,7 +28,7 @@ def folder(tmp_path, monkeypatch):
         sys.modules.pop(name, None)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def trained(tmp_path_factory):
     """A run of brought things on a graph from a file, beside their file."""
     folder = tmp_path_factory.mktemp("trained")

@@ -10,7 +10,9 @@ import pytest
 from saddle_jax.cli import __main__ as cli
 from saddle_jax.data import load
 from saddle_jax.runs.schema import read_evaluations, read_result
-from saddle_jax.training import evaluation
+from saddle_jax.settings.settings import Settings
+from saddle_jax.training import evaluation, loop
+from saddle_jax.training.progress import Screen
 
 TINY = ["--agents=4", "--model=logistic", "--devices=1", "--partition.alpha=1", "--quiet"]
 
@@ -62,8 +64,11 @@ def evaluate(capsys, *arguments, status=0):
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     workdir = tmp_path_factory.mktemp("run") / "run"
-    epochs = ["--epochs=2", "--keep_every_epochs=1", "--checkpoint_every_steps=5"]
-    assert cli.main(["saddle", "train", *TINY, *epochs, f"--workdir={workdir}"]) == 0
+    settings = Settings(
+        agents=4, model="logistic", devices="1", partition="dirichlet(1.0)", epochs=2, keep_every_epochs=1,
+        checkpoint_every_steps=20,
+    )  # fmt: skip
+    loop.train(settings, workdir, Screen(quiet=True))
     return workdir
 
 
@@ -119,7 +124,7 @@ def test_a_metric_of_your_own_is_the_mean_over_the_test_set(trained, tmp_path, c
     assert "ZeroDivisionError" in error
 
 
-def test_all_trials_of_a_folder_are_columns(tmp_path, capsys):
+def test_all_trials_of_a_folder_are_columns(tmp_path, unrendered, capsys):
     options = ["--seeds=3,1", "--epochs=1", f"--workdir={tmp_path / 'run'}"]
     assert cli.main(["saddle", "train", *TINY, *options]) == 0
     told = evaluate(capsys, tmp_path / "run", "--metrics=accuracy").out
@@ -130,7 +135,7 @@ def test_all_trials_of_a_folder_are_columns(tmp_path, capsys):
     assert record["run"] == {"seed": 1}
 
 
-def test_other_objectives_have_their_own_metrics(tmp_path, capsys):
+def test_other_objectives_have_their_own_metrics(tmp_path, unrendered, capsys):
     options = ["--dataset=convex", "--agents=3", "--epochs=1", "--devices=1"]
     assert cli.main(["saddle", "train", *options, "--quiet", f"--workdir={tmp_path / 'run'}"]) == 0
     names = [

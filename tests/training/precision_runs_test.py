@@ -25,8 +25,9 @@ from saddle_jax.training.progress import Screen
 
 QUIET = Screen(quiet=True)
 SMALL = Settings(
-    agents=4, model="cnn", epochs=2, subset=400, checkpoint_every_steps=2, precision="bfloat16", devices="1"
-)
+    agents=4, model="strided_cnn", epochs=1, subset=256, batch_size=16, checkpoint_every_steps=2,
+    precision="bfloat16", devices="1", eval_agents="never",
+)  # fmt: skip
 
 
 def step_of(config):
@@ -37,9 +38,8 @@ def step_of(config):
     return lambda *given: program.compiled(*given, 1, program.kind(0, 1)), arguments, program
 
 
-@pytest.mark.parametrize("precision", ["tf32", "bfloat16"])
-@pytest.mark.parametrize("method", ["q_saddle", "n_saddle"])
-def test_only_the_model_multiplies_otherwise(method, precision):
+@pytest.mark.parametrize(("precision", "method"), [("tf32", "q_saddle"), ("bfloat16", "n_saddle")])
+def test_only_the_model_multiplies_otherwise(precision, method):
     """Models, state and their average are float32: on this dense graph gossip is a product, too."""
     gossip = "gossip=exact(1.0, dense)"
     changes = {"method": f"{method}({gossip})", "precision": precision, "topology": "complete"}
@@ -55,6 +55,7 @@ def test_only_the_model_multiplies_otherwise(method, precision):
     assert real == {np.dtype(np.float32)}
 
 
+@pytest.mark.usefixtures("built_once")
 @pytest.mark.parametrize("conv_impl", ["auto", "fast"])
 def test_a_run_that_died_goes_on_bit_for_bit(conv_impl, tmp_path):
     config = dataclasses.replace(SMALL, conv_impl=conv_impl)
@@ -73,7 +74,7 @@ def test_a_run_that_died_goes_on_bit_for_bit(conv_impl, tmp_path):
 
 def test_it_learns_and_the_heading_says_so(tmp_path, capsys):
     config = dataclasses.replace(
-        SMALL, subset=0, agents=3, epochs=5, model="mlp", partition="dirichlet(10.0)"
+        SMALL, subset=0, epochs=2, model="mlp", partition="dirichlet(10.0)", checkpoint_every_steps=500
     )
     results = []
     for precision in ("float32", "bfloat16"):

@@ -28,7 +28,7 @@ def test_every_step_and_every_seed_has_a_key_of_its_own():
 
 
 @pytest.fixture
-def drawn(tmp_path, monkeypatch):
+def drawn(tmp_path, unrendered, monkeypatch):
     """Trains a run of two epochs with a method that draws, and returns what it has drawn, step by step."""
     (tmp_path / "mine.py").write_text(METHOD)
     monkeypatch.chdir(tmp_path)

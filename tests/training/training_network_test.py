@@ -183,13 +183,10 @@ def test_a_timed_run_says_how_long_it_would_have_taken(tmp_path, capsys):
 @pytest.mark.parametrize(
     "changes",
     [
-        faults("drop=0.3"),
         faults("drop=0.3, burst=3.0, symmetric=False, lost_weight=renormalise"),
-        {**faults("delay=2"), "method": "qgm"},
-        faults("offline=0.3, mean_offline=2.0"),
-        {**faults("offline=0.3, computes=True"), "method": "q_saddle"},
+        {**faults("delay=2"), "method": "qgm", **timing("compute='50ms', compute_sigma=0.5")},
+        {**faults("offline=0.3, mean_offline=2.0, computes=True"), "method": "q_saddle"},
         faults("joins=[[1, 6]], leaves=[[0, 9]]"),
-        timing("compute='50ms', compute_sigma=0.5"),
     ],
     ids=str,
 )
@@ -210,6 +207,7 @@ def test_a_run_with_each_fault_learns_and_says_what_it_sent(changes, tmp_path):
         assert result["bytes_sent_per_agent"] == (6 * 2 + 3 * 6 + 6 * 2) * 4 * 650 // 3
 
 
+@pytest.mark.usefixtures("built_once")
 def test_a_run_on_a_bad_network_goes_on_bit_for_bit(tmp_path):
     """What links and agents are in, what is late and what the clocks say, is saved."""
     config = small(
@@ -218,7 +216,7 @@ def test_a_run_on_a_bad_network_goes_on_bit_for_bit(tmp_path):
         log_every_steps=1,
     )
     whole = loop.train(config, tmp_path / "whole", QUIET)
-    for steps in (3, 7, 1):
+    for steps in (3, 7):
         with pytest.raises(Killed):
             loop.train(config, tmp_path / "killed", Deadly(steps))
     result = loop.train(config, tmp_path / "killed", QUIET)
@@ -228,23 +226,37 @@ def test_a_run_on_a_bad_network_goes_on_bit_for_bit(tmp_path):
     assert whole["simulated_seconds"] > 15 * 0.05
 
 
-@pytest.mark.parametrize("agents_per_call", [0, 12], ids=["in turn", "at once"])
-def test_swept_faults_are_the_runs_they_would_be_alone(agents_per_call, tmp_path):
+SWEPT = small(seeds="0,1", sweep="faults.drop=0,0.4 faults.offline=0,0.3", **TIMED)
+ALONE = (0, 7)  # of these trials: nothing goes wrong, everything does
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory):
+    """Folders: all trials, one after the other, and some of them by themselves."""
+    folder = tmp_path_factory.mktemp("swept")
+    loop.train(SWEPT, folder / "in turn", QUIET)
+    for number in ALONE:
+        loop.train(SWEPT.each()[number], folder / str(number), QUIET)
+    return folder
+
+
+@pytest.mark.parametrize("how", ["in turn", "at once"])
+def test_swept_faults_are_the_runs_they_would_be_alone(how, swept, tmp_path):
     """One program; each seed and share of lost messages is a run of its own, down to its books and clocks."""
-    sweep = "faults.drop=0,0.4 faults.offline=0,0.3"
-    config = small(seeds="0,1", sweep=sweep, agents_per_call=agents_per_call, **TIMED)
-    result = loop.train(config, tmp_path / "all", QUIET)
-    lines = run_folder.read_metrics(tmp_path / "all")
-    runs = load_runs([tmp_path / "all"])
-    for number in (0, 7):  # nothing goes wrong; everything does
-        alone = loop.train(config.each()[number], tmp_path / str(number), QUIET)
-        found = result["trials"][number]
+    workdir = swept / how
+    if how == "at once":
+        workdir = tmp_path / how
+        loop.train(dataclasses.replace(SWEPT, agents_per_call=12), workdir, QUIET)
+    result, lines = run_folder.read_result(workdir), run_folder.read_metrics(workdir)
+    runs = load_runs([workdir])
+    for number in ALONE:
+        alone, found = run_folder.read_result(swept / str(number)), result["trials"][number]
         for name in ("test_loss", "test_accuracy", "consensus_distance"):
             assert found[name] == pytest.approx(alone[name], rel=2e-3, abs=3e-3)
         for name in ("bytes_sent_per_agent", "paper_bytes_sent_per_agent"):
             assert found[name] == alone[name] == runs[number].result[name]
         assert found["simulated_seconds"] == pytest.approx(alone["simulated_seconds"], rel=1e-5)
-        (own,) = load_runs([tmp_path / str(number)])
+        (own,) = load_runs([swept / str(number)])
         for name in ("simulated_seconds", "bytes_sent_per_agent"):
             assert runs[number].curve("train_loss", name)[0] == pytest.approx(
                 own.curve("train_loss", name)[0]
@@ -256,23 +268,20 @@ def test_swept_faults_are_the_runs_they_would_be_alone(agents_per_call, tmp_path
     assert result["settings"][0]["bytes_sent_per_agent"] == sent[0]
 
 
-def test_every_verb_reads_such_runs(tmp_path, capsys):
-    folder, out = tmp_path / "runs", tmp_path / "out"
-    out.mkdir()
-    loop.train(small(**TIMED, sweep="faults.drop=0,0.4", **faults("offline=0.2")), folder / "swept", QUIET)
-    loop.train(small(**TIMED, **faults("drop=0.2")), folder / "one", QUIET)
-    both = [str(folder / "swept"), str(folder / "one")]
+def test_every_verb_reads_such_runs(swept, tmp_path, unrendered, capsys):
+    both = [str(swept / "in turn"), str(swept / "7")]
     for x in ("epoch", "step", "bytes", "passes", "seconds"):
-        assert main(["saddle", "figure", "curves", *both, f"--x={x}", f"--output={out / x}.png"]) == 0
-    assert main(["saddle", "report", *both, f"--output={out / 'page.html'}"]) == 0
-    assert main(["saddle", "list", str(folder)]) == 0
+        picture = f"--output={tmp_path / x}.png"
+        assert main(["saddle", "figure", "curves", *both, f"--x={x}", picture]) == 0
+    assert main(["saddle", "report", *both, f"--output={tmp_path / 'page.html'}"]) == 0
+    assert main(["saddle", "list", str(swept)]) == 0
     assert main(["saddle", "evaluate", both[1]]) == 0
     assert main(["saddle", "evaluate", both[0], "--trial=1"]) == 0
     assert capsys.readouterr().err == ""
-    assert "simulated seconds" in (out / "page.html").read_text()
-    untimed = folders.write_run(folder / "untimed")
-    asked = ["saddle", "figure", "curves", both[1], str(untimed), "--x=seconds", f"--output={out / 'n.png'}"]
-    assert main(asked) == 2
+    assert "simulated seconds" in (tmp_path / "page.html").read_text()
+    untimed = folders.write_run(tmp_path / "untimed")
+    picture = f"--output={tmp_path / 'n.png'}"
+    assert main(["saddle", "figure", "curves", both[1], str(untimed), "--x=seconds", picture]) == 2
     assert capsys.readouterr().err == (
         "saddle: curves against seconds need runs with --timing, which simulates time, got untimed\n"
     )
