@@ -1,6 +1,6 @@
 """Errors of runs that cannot be trained or read, their exit statuses and their one-line messages."""
 
-# Exit statuses of the command line, see docs/reliability.md; beside them 0 for success, 130 for an interrupt
+# Exit statuses of the command line, see docs/commands.md; beside them 0 for success, 130 for an interrupt
 # and 141 for a closed pipe. BUG is an error of ours.
 DIVERGED, MISTAKE, DAMAGED, BUG = 1, 2, 3, 70
 

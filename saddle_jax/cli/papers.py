@@ -32,7 +32,7 @@ from saddle_jax.papers import INTERPRETATIONS, PAPERS
 from saddle_jax.training import signals
 
 _THEME = "The paper"
-# The embedded digits show the effect with these: docs/demonstration.md tells how they were found.
+# The embedded digits show the effect with these: docs/first_comparison.md tells how they were found.
 DEMO: dict[str, Any] = {"partition": "dirichlet(0.001)", "learning_rate": 0.3}
 DEMO_OPTIONS = {"method.rho": 0.2}
 _IMAGES, _ITERATIONS = 256, 20  # of sharpness

@@ -80,7 +80,7 @@ def group_size(agents: int, agents_per_call: int = 0, work: Callable[[], Work] |
     which XLA:CPU runs best. On an accelerator it is as many as fill it and fit into memory, or all without
     `work`. Small kernels of several agents are batched, since each launch takes time. An agent whose kernels
     fill a device is computed by itself: a batch would be no faster, and would take the memory of all.
-    docs/gpu.md has what is compiled for each choice.
+    docs/devices.md has what is compiled for each choice.
     """
     checks.whole("agents_per_call", agents_per_call, at_least=0)
     if agents_per_call or is_cpu():

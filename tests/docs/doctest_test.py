@@ -15,7 +15,7 @@ import saddle_jax as sj
 
 # What an example may use without importing it.
 NAMES = {"sj": sj, "jax": jax, "jnp": jnp, "np": np, "optax": optax}
-# What trains, and what reads a run, is shown in docs/own.md and docs/run_folder.md, which tests run.
+# What trains, and what reads a run, is shown in docs/own.md and docs/runs.md, which tests run.
 TRAINED = {"Comparison", "compare", "load_runs"}
 PACKAGE = pathlib.Path(sj.__file__).parent
 MODULES = sorted(

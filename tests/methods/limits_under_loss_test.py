@@ -1,4 +1,4 @@
-"""Where methods end when messages get lost: docs/limits.md has the tables that examples/limits.py prints."""
+"""Where methods end when messages get lost: docs/methods.md has a table that examples/limits.py prints."""
 
 import pathlib
 import re
@@ -40,29 +40,27 @@ def rows(text):
 
 
 def documented():
-    """The tables of the page, by the share that is lost."""
-    text = (ROOT / "docs" / "limits.md").read_text()
-    found = re.findall(r"examples/limits.py ([\d.]+) all`.*?\n\n((?:\|.*\n)+)", text)
-    return {share: rows(table) for share, table in found}
+    """The share that is lost, and the table of the page."""
+    text = (ROOT / "docs" / "methods.md").read_text()
+    ((share, table),) = re.findall(r"examples/limits.py ([\d.]+) all`.*?\n\n((?:\|.*\n)+)", text)
+    return share, rows(table)
 
 
-TABLES = documented()
+SHARE, TABLE = documented()
 
 
-@pytest.mark.parametrize("share", ["0.05", "0.2"])
-def test_the_page_tells_of_all_methods_what_is_known_of_them(share):
-    table = TABLES[share]
-    assert table.keys() == {*base_methods()}
+def test_the_page_tells_of_all_methods_what_is_known_of_them():
+    assert TABLE.keys() == {*base_methods()}
     for network in NETWORKS:
         for word, expected in (("exact", EXACT), ("refused", REFUSED)):
-            assert {name for name in table if table[name][network] == word} == expected[network], network
+            assert {name for name in TABLE if TABLE[name][network] == word} == expected[network], network
 
 
-def check(share, name, monkeypatch, capsys):
+def check(name, monkeypatch, capsys):
     """Prints a line of the table anew."""
-    monkeypatch.setattr(sys, "argv", ["limits.py", share, name])
+    monkeypatch.setattr(sys, "argv", ["limits.py", SHARE, name])
     runpy.run_path(str(ROOT / "examples" / "limits.py"))
-    found, page = rows(capsys.readouterr().out)[name], TABLES[share][name]
+    found, page = rows(capsys.readouterr().out)[name], TABLE[name]
     for network in NETWORKS:
         words = [cell[network].strip(")").split(" (") for cell in (found, page)]
         assert len(words[0]) == len(words[1]), (network, found[network], page[network])
@@ -80,11 +78,10 @@ FEW = ("dpsgd", "gradient_tracking", "d2", "kgt", "push_diging", "relay_sgd", "n
 
 @pytest.mark.parametrize("name", FEW)
 def test_a_method_ends_where_the_page_says(name, monkeypatch, capsys):
-    check("0.2", name, monkeypatch, capsys)
+    check(name, monkeypatch, capsys)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("share", ["0.05", "0.2"])
 @pytest.mark.parametrize("name", base_methods())
-def test_every_method_ends_where_the_page_says(name, share, monkeypatch, capsys):
-    check(share, name, monkeypatch, capsys)
+def test_every_method_ends_where_the_page_says(name, monkeypatch, capsys):
+    check(name, monkeypatch, capsys)

@@ -33,5 +33,5 @@ def test_every_embedded_dataset_is_in_the_notice():
 def test_readme_cites_the_paper():
     text = " ".join((ROOT / "README.md").read_text().split())
     assert "SADDLe: Sharpness-Aware Decentralized Deep Learning with Heterogeneous Data" in text
-    for name in ("Sakshi Choudhary", "Sai Aparna Aketi", "Kaushik Roy", "(WACV), 2025"):
+    for name in ("Choudhary, Sakshi", "Aketi, Sai Aparna", "Roy, Kaushik", "(WACV)"):
         assert name in text

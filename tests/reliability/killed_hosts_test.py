@@ -62,7 +62,7 @@ def test_either_of_two_processes_is_killed_again_and_again(attack, tmp_path):
             status, _, error = kill_one(workdir, number % 2, chance.uniform(0.0, 0.3))
             assert status not in (1, 70, None), error
             assert "Traceback" not in error, error
-            if status != 2:  # JAX may notice first, and ends the process from C++; docs/cluster.md says so
+            if status != 2:  # JAX may notice first, and ends the process from C++; docs/devices.md says so
                 assert status in (0, -6), (status, error)
                 assert status == 0 or "coordination" in error, error
             else:

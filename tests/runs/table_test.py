@@ -23,7 +23,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def test_the_example_in_the_documents_prints_what_it_says(monkeypatch):
-    text = (ROOT / "docs" / "run_folder.md").read_text()
+    text = (ROOT / "docs" / "runs.md").read_text()
     found = re.search(r"```python\n(import saddle_jax as sj\n.*?)```\n\n```text\n(.*?)```", text, re.DOTALL)
     monkeypatch.chdir(ROOT)
     with redirect_stdout(io.StringIO()) as printed:
@@ -142,6 +142,6 @@ def test_every_name_that_is_declared_is_what_a_run_writes_and_documented(tmp_pat
     about = read_about(write_run(tmp_path / "run"))
     declared = {field.name for field in dataclasses.fields(schema.ConfigFile)}
     assert set(about) - declared == {"format", "parameters", "steps"}
-    text = (ROOT / "docs" / "run_folder.md").read_text()
+    text = (ROOT / "docs" / "runs.md").read_text()
     names = {field.name for field in dataclasses.fields(schema.ResultFile)}
     assert [name for name in sorted(names) if f"`{name}`" not in text] == []
