@@ -58,7 +58,7 @@ def error(name: str, agents: int, steps: int = STEPS) -> float:
         data = (jnp.asarray(a), jnp.asarray(b))
         return trajectory(
             method_of(name, agents), loss_fn, x, steps, lambda t, key: (*data, noise[t]),
-            lambda x: jnp.mean(jnp.sum((x - optimum) ** 2, axis=1)),
+            lambda x: jnp.mean(jnp.sum((x - optimum[None]) ** 2, axis=1)),
         )  # fmt: skip
 
     return float(jax.jit(run)(noise)[-LAST:].mean())

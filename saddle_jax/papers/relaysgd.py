@@ -9,7 +9,7 @@ lacks the factor 2 of f. D-PSGD cannot reach every error: it counts until the er
 """
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -127,45 +127,47 @@ def loss_fn(x: Array, data: Quadratics) -> Array:
     return jnp.sum((data.A @ x - data.b) ** 2) / 2
 
 
-def errors(make: Callable[[Any], Method], rate: float, problem: Quadratics, steps: int) -> np.ndarray:
-    """Returns f(mean model) - f(x*) after every step, float64 [steps]."""
-    least = problem.value(problem.optimum())
+def errors(
+    make: Callable[[Any], Method], rates: Sequence[float], problems: Sequence[Quadratics], steps: int
+) -> np.ndarray:
+    """Returns f(mean model) - f(x*) after every step of each problem, float64 [problems, steps]."""
 
     def run(rate: Any, data: Quadratics) -> Any:
-        x = jnp.zeros(data.b.shape)
-        values = trajectory(
-            make(rate), loss_fn, x, steps, lambda t, key: data, lambda x: data.value(jnp.mean(x, axis=0))
-        )
-        return values - least
+        def value(x: Array) -> Any:
+            return data.value(jnp.mean(x, axis=0))
 
-    return np.asarray(jax.jit(run)(rate, problem))
+        return trajectory(make(rate), loss_fn, jnp.zeros(data.b.shape), steps, lambda t, key: data, value)
+
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *problems)
+    least = [float(problem.value(problem.optimum())) for problem in problems]
+    return np.asarray(jax.jit(jax.vmap(run))(jnp.asarray(rates), stacked)) - np.array(least)[:, None]
 
 
-def steps_to_target(row: Row, rate: float, problem: Quadratics, most: int) -> float:
-    """Returns the first tested step with an error below the target; infinity if there is none by `most`."""
+def steps_to_target(row: Row, problems: Sequence[Quadratics]) -> list[float]:
+    """Returns the first tested step of each problem with an error below the target, or infinity."""
     tested = np.unique(np.round(np.geomspace(1, row.longest, 1000)).astype(int))
-    tested = tested[tested <= most]
-    error = errors(row.make, rate, problem, int(tested[-1]))[tested - 1]
-    reached = error < TARGET
-    if row.stands_still:  # three tests within a hundredth of the target around their mean
-        three = np.lib.stride_tricks.sliding_window_view(error, 3)
-        still = np.all(np.abs(three - three.mean(axis=1, keepdims=True)) < TARGET / 100, axis=1)
-        reached[2:] &= still
-        reached[:2] = False
-    return int(tested[np.argmax(reached)]) if reached.any() else np.inf
+    tested = tested[tested <= 2 * max(row.steps)]
+    found = []
+    for error in errors(row.make, row.rates, problems, int(tested[-1]))[:, tested - 1]:
+        reached = error < TARGET
+        if row.stands_still:  # three tests within a hundredth of the target around their mean
+            three = np.lib.stride_tricks.sliding_window_view(error, 3)
+            still = np.all(np.abs(three - three.mean(axis=1, keepdims=True)) < TARGET / 100, axis=1)
+            reached = reached & np.concatenate([[False, False], still])
+        found.append(int(tested[np.argmax(reached)]) if reached.any() else np.inf)
+    return found
 
 
-def results(zetas: tuple[float, ...] = ZETAS) -> list[Compared]:
+def results() -> list[Compared]:
     """Runs every method at its tuned rates."""
-    rows = []
     with jax.enable_x64(True), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*-1/3.*")  # D2 says what the comment above says
-        for name, row in PRINTED.items():
-            for zeta2, steps, rate in zip(ZETAS, row.steps, row.rates, strict=True):
-                if zeta2 in zetas:
-                    found = steps_to_target(row, rate, quadratics(zeta2), 2 * steps + 10)
-                    rows.append(to_digits(f"{name}, zeta^2 = {zeta2:g}", str(steps), found))
-    return rows
+        problems = [quadratics(zeta2) for zeta2 in ZETAS]
+        return [
+            to_digits(f"{name}, zeta^2 = {zeta2:g}", str(steps), found)
+            for name, row in PRINTED.items()
+            for zeta2, steps, found in zip(ZETAS, row.steps, steps_to_target(row, problems), strict=True)
+        ]
 
 
 REPRODUCTION = Reproduction(

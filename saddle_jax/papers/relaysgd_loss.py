@@ -77,7 +77,7 @@ def on_quadratics(make: Callable[[Any], Method], loss: float, steps: int = 3000)
         x = jnp.zeros(data.b.shape)
         return trajectory(
             method, loss_fn, x, steps, lambda t, key: data,
-            lambda x: jnp.max(jnp.linalg.norm(x - optimum, axis=1)),
+            lambda x: jnp.max(jnp.linalg.norm(x - optimum[None], axis=1)),
         )  # fmt: skip
 
     return float(jax.jit(run)(problem)[-1])
@@ -100,7 +100,7 @@ def on_digits(
     targets = jnp.asarray(data.train["targets"])
     partition = make_partition("dirichlet(0.01)", data.train["targets"], AGENTS, seed=seed)
     samples, sizes = jnp.asarray(partition.samples), jnp.asarray(partition.sizes)
-    model = make_model("mlp(hidden=[32])", data.num_outputs, "evonorm", "auto")
+    model = make_model("mlp", data.num_outputs, "evonorm", "auto")
     method = make(lambda t: _RATE * jnp.where(t < 0.75 * steps, 1.0, 0.1))
     method, losses = on_lossy_network(method, loss, keeps_average=keeps_average), cross_entropy(model)
 

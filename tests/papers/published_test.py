@@ -93,14 +93,11 @@ def test_base_graphs_average_exactly_after_as_many_graphs_as_published():
     assert [one.verdict for one in base_graph.results()] == ["agrees"] * 5
 
 
-def test_choco_is_close_to_exact_averaging_where_ecd_is_lost():
+def test_choco_trains_where_ecd_is_lost():
     problem, at = choco.Problem(), np.array([200, 800])
     np.testing.assert_allclose(problem.loss.gradient(problem.optimum), 0, atol=1e-12)
-    exact, top, ecd = (
-        problem.errors(choco.METHODS[name], at, 800, 1) for name in ("exact", "CHOCO, top 1 %", "ECD, 4 bits")
-    )
-    assert exact[1] < 0.7 * exact[0] < 0.7
-    assert exact[1] < top[1] < 2 * exact[1]
+    top, ecd = (problem.errors(choco.METHODS[name], at, 800, 1) for name in ("CHOCO, top 1 %", "ECD, 4 bits"))
+    assert top[1] < 0.7 * top[0] < 0.7
     assert ecd[1] > 1
 
 
