@@ -13,8 +13,8 @@ rules of their own. `conv_impl` is one of
 
 In a grouped convolution agents are groups of channels, in the gradients too. JAX's own rule would make the
 gradient of the kernels a convolution with a window as large as the image, for which a GPU's library has no
-fast kernel. `saddle train --plan --target=a40` shows the windows; docs/devices.md has what is compiled for each
-choice.
+fast kernel. `saddle train --plan --target=a40` shows the windows; docs/devices.md has what is compiled for
+each choice.
 
 If the kernels cannot be compiled, `native` is an error. It uses `fast` for float64; bfloat16 is computed in
 float32 on a CPU, and rounded. On a CPU, agents are computed one by one (`devices`), so no batching rule is

@@ -140,7 +140,9 @@ def errors(
 
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *problems)
     least = [float(problem.value(problem.optimum())) for problem in problems]
-    return np.asarray(jax.jit(jax.vmap(run))(jnp.asarray(rates), stacked)) - np.array(least)[:, None]
+    values = np.asarray(jax.jit(jax.vmap(run))(jnp.asarray(rates), stacked))
+    gaps: np.ndarray = values - np.array(least)[:, None]
+    return gaps
 
 
 def steps_to_target(row: Row, problems: Sequence[Quadratics]) -> list[float]:
