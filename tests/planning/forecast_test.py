@@ -107,28 +107,28 @@ def test_what_does_not_fit_is_told_with_what_to_change(monkeypatch, capsys):
 
 def test_remedies_are_tried_before_they_are_told():
     """On an accelerator, by the estimate alone: nothing is compiled."""
-    config = Settings(agents=8, model="cnn", dataset="imagenette", agents_per_call=8, batch_size=256)
+    config = Settings(agents=4, model="cnn", dataset="imagenette", agents_per_call=4, batch_size=128)
     with policy.targeting("gpu", 10**9):
         made = build(config, of_settings(config, stand_in("imagenette")))
-        run = dataclasses.replace(made, placement=spread(8, 256, 1))
+        run = dataclasses.replace(made, placement=spread(4, 128, 1))
 
         def needed(count, agents_per_call):
             changed = dataclasses.replace(config, agents_per_call=agents_per_call)
             return memory.estimate(
-                dataclasses.replace(run, config=changed, placement=spread(8, 256, count))
+                dataclasses.replace(run, config=changed, placement=spread(4, 128, count))
             ).total
 
         def told(room):
             lines = remedies(run, memory.estimate(run).working, room)
             return [line.partition(":")[0] for line in lines]
 
-        assert needed(1, 4) < needed(1, 8)
-        assert told(needed(1, 4)) == [
-            "agents_per_call=4",
+        assert needed(1, 2) < needed(1, 4)
+        assert told(needed(1, 2)) == [
+            "agents_per_call=2",
             "2 such devices and agents_per_call=0 instead of 1",
         ]
-        assert needed(8, 0) < needed(1, 1)
-        assert told(needed(8, 0)) == ["8 such devices and agents_per_call=0 instead of 1"]  # not fewer
+        assert needed(4, 0) < needed(1, 1)
+        assert told(needed(4, 0)) == ["4 such devices and agents_per_call=0 instead of 1"]  # not fewer
         assert told(1000) == ["fewer agents, a smaller model or devices with more memory"]
 
 
