@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -83,6 +84,57 @@ def run(method, problem, loss_fn=Problem.loss_fn, keys=None, kind=None):
         start, (problem.batches, keys)
     )
     return history, state, metrics
+
+
+def history(method, problem, params, batches, first=0):
+    """Models after every step, leaves [T, A, ...], from step number `first` on; to be compiled."""
+
+    def body(carry, inputs):
+        params, state, _ = method.step(problem.loss_fn, *carry, *inputs)
+        return (params, state), params
+
+    keys = jax.random.split(jax.random.key(0), problem.steps)
+    start = (params, method.init(params)._replace(t=jnp.int32(first)))
+    return jax.lax.scan(body, start, (batches, keys))[1]
+
+
+def run_each(methods, problem, first=()):
+    """Models after every step of each method, which begins at its own first step: one program."""
+
+    def histories(*data):
+        pairs = zip(methods, first or [0] * len(methods), strict=True)
+        return [history(method, problem, *data, t) for method, t in pairs]
+
+    return compiled(histories)(problem.params, problem.batches)
+
+
+RADII = (0.0, 0.3)
+
+
+def run_radii(method, problem, every=1, reuse=False):
+    """Models after every step with SAM of both radii, leaves [2, T, A, ...]: one program."""
+
+    def with_radius(rho, *data):
+        return history(sj.saddle(method, sj.sam(rho, every, reuse)), problem, *data)
+
+    program = jax.vmap(with_radius, in_axes=(0, None, None))
+    return compiled(program)(jnp.array(RADII), problem.params, problem.batches)
+
+
+def assert_transcribed(history, expected):
+    """Compares models [T, A, ...] with a transcription's: lists of tensors of every agent, step by step."""
+    tensors = {
+        name: np.array([[model[k] for model in models] for models in expected])
+        for k, name in enumerate(("b", "w"))
+    }
+    chex.assert_trees_all_close(history, tensors, rtol=0, atol=1e-10)
+
+
+def assert_transcribed_with_radii(method, problem, transcribe, every=1, reuse=False):
+    """Compares the method, plain and with SAM, with transcribe(rho)."""
+    histories = run_radii(method, problem, every, reuse)
+    for number, rho in enumerate(RADII):
+        assert_transcribed(jax.tree.map(lambda x, n=number: x[n], histories), transcribe(rho))
 
 
 def faulty(method, **options):

@@ -9,6 +9,7 @@ import numpy as np
 import optax
 import pytest
 from composed import COMPOSED
+from suited import PLAIN, plain
 
 import saddle_jax as sj
 
@@ -27,20 +28,23 @@ def loss_fn(params, targets):  # of one agent's samples [B, 5]
 
 METHODS = {
     **{name: lambda name=name: sj.METHODS[name](RING, 0.1) for name in (
-        "dpsgd", "qgm", "gradient_tracking", "d2", "momentum_tracking", "decentlam", "kgt", "dfedavgm", "dcd",
-        "ecd",
+        "qgm", "momentum_tracking", "decentlam", "kgt", "dfedavgm",
     )},
-    **{f"{name} by half": lambda name=name: sj.METHODS[name](RING, 0.05, compressor=sj.top_k(0.5))
-       for name in ("beer", "motef", "ada_gossip")},
-    "deep_squeeze by signs": lambda: sj.deep_squeeze(RING, 0.1, compressor=sj.sign(), gamma=0.3),
+    **{name: lambda name=name: sj.METHODS[name](RING, 0.1, **PLAIN) for name in (
+        "dpsgd", "gradient_tracking", "d2", "dcd", "ecd",
+    )},
+    **{f"{name} by half": lambda name=name: sj.METHODS[name](
+        RING, 0.05, compressor=sj.top_k(0.5), **plain(name)
+    ) for name in ("beer", "motef", "ada_gossip")},
+    "deep_squeeze by signs": lambda: sj.deep_squeeze(RING, 0.1, compressor=sj.sign(), gamma=0.3, **PLAIN),
     "qgm by half": lambda: sj.qgm(RING, 0.1, gossip=sj.choco(sj.top_k(0.5), 0.4)),
     "dpsgd in rounds": lambda: sj.dpsgd(RING, 0.1, beta=0.9, local_steps=3),
-    "slowmo": lambda: sj.slowmo(sj.dpsgd(RING, 0.1), 0.1, every=4),
+    "slowmo": lambda: sj.slowmo(sj.dpsgd(RING, 0.1, **PLAIN), 0.1, every=4),
     "a mean at first": lambda: sj.momentum_tracking(RING, 0.1, init="mean"),
-    "relay_sgd": lambda: sj.relay_sgd(sj.binary_tree(AGENTS), 0.1),
-    "sgp": lambda: sj.sgp(IRREGULAR, 0.1),
+    "relay_sgd": lambda: sj.relay_sgd(sj.binary_tree(AGENTS), 0.1, **PLAIN),
+    "sgp": lambda: sj.sgp(IRREGULAR, 0.1, **PLAIN),
     "push_diging": lambda: sj.push_diging(IRREGULAR, 0.05),
-    "graphs that take turns": lambda: sj.dpsgd(sj.one_peer_exponential(AGENTS), 0.1),
+    "graphs that take turns": lambda: sj.dpsgd(sj.one_peer_exponential(AGENTS), 0.1, **PLAIN),
     "lost messages": lambda: dataclasses.replace(sj.dpsgd(RING, 0.1), faults=sj.Faults(drop=0.2)),
     "late messages": lambda: dataclasses.replace(sj.qgm(RING, 0.1), faults=sj.Faults(delay=2)),
     "adam": lambda: COMPOSED["adam"](RING, 0.01),
@@ -136,7 +140,7 @@ def test_in_a_chain():
 
 def test_in_multi_steps():
     """Two gradients are averaged and make one step: that on both batches."""
-    method = sj.gradient_tracking(RING, 0.1)
+    method = sj.gradient_tracking(RING, 0.1, **PLAIN)
     tx = optax.MultiSteps(sj.as_optax(method), 2)
     params, _ = by_optax(tx, key=key_of)
     pairs = DATA.reshape(STEPS // 2, 2, *DATA.shape[1:]).swapaxes(1, 2)

@@ -10,7 +10,7 @@ import optax
 import printed_algorithms as printed
 import published_compressed as published
 import pytest
-from problem import GRAPHS, IRREGULAR, Problem, run
+from problem import GRAPHS, IRREGULAR, Problem, assert_transcribed, assert_transcribed_with_radii, run
 from quadratics import Quadratics
 from suited import PLAIN, plain
 
@@ -39,33 +39,22 @@ def eta(t):
     return 0.2 if t < 2 else 0.02
 
 
-def models(history):
-    """A transcription's history as the package's: leaves [T, A, ...]."""
-    return {
-        tensor: np.array([[model[k] for model in x] for x in history]) for k, tensor in enumerate(("b", "w"))
-    }
-
-
 @pytest.mark.parametrize(
-    ("compressor", "rho", "graph"),
-    [
-        ("top_k", 0.0, GRAPHS[0]),
-        ("top_k", 0.3, GRAPHS[1]),
-        ("top_k", 0.0, IRREGULAR),
-        ("identity", 0.3, IRREGULAR),
-    ],
-    ids=str,
+    ("name", "compressor", "graph"),
+    [(name, "top_k", GRAPHS[n % 3]) for n, name in enumerate(OPTIONS)]
+    + [(name, "identity", GRAPHS[(n + 1) % 3]) for n, name in enumerate(OPTIONS)],
+    ids=lambda value: getattr(value, "name", value),
 )
-@every_method
-def test_methods_are_the_published_ones(name, compressor, rho, graph):
+def test_methods_are_the_published_ones(name, compressor, graph):
     operator, transcribed = COMPRESSORS[compressor]
     problem, options = Problem(graph.size), {"weight_decay": 0.03, **OPTIONS[name]}
+
+    def transcribe(rho):
+        arguments = (problem.start, graph.mixing, problem.gradient, problem.steps, eta)
+        return getattr(published, name)(*arguments, rho=rho, Q=transcribed, **options)
+
     method = getattr(sj, name)(graph, SCHEDULE, compressor=operator, **options)
-    history, _, _ = run(sj.saddle(method, rho) if rho else method, problem)
-    expected = getattr(published, name)(
-        problem.start, graph.mixing, problem.gradient, problem.steps, eta, rho=rho, Q=transcribed, **options
-    )
-    chex.assert_trees_all_close(history, models(expected), rtol=0, atol=1e-10)
+    assert_transcribed_with_radii(method, problem, transcribe)
 
 
 @every_method
@@ -76,7 +65,7 @@ def test_defaults_are_the_stated_ones_and_no_compressor_sends_everything(name):
     stated = {"beta": 0.9, "nesterov": True, "weight_decay": 1e-4}
     stated = {option: value for option, value in stated.items() if option in sj.METHODS.options(name)}
     expected = getattr(published, name)(*arguments, Q=printed.identity, **stated)
-    chex.assert_trees_all_close(history, models(expected), rtol=0, atol=1e-10)
+    assert_transcribed(history, expected)
 
 
 def test_deep_squeeze_without_compression_is_dpsgd():

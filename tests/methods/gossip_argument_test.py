@@ -1,15 +1,17 @@
 """`gossip=` says how a method's models travel; `gamma` may be above one, and may vary."""
 
 import dataclasses
+import functools
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import printed_algorithms as printed
 import pytest
-from problem import IRREGULAR, Problem, run
-from suited import PLAIN, suited
+from problem import IRREGULAR, Problem, compiled, run
+from suited import PLAIN
 
 import saddle_jax as sj
 from saddle_jax.methods import METHODS, base_methods
@@ -21,6 +23,13 @@ SHORTHANDS = {
     "drawn": ({"compressor": sj.quantize(4)}, sj.choco(sj.quantize(4))),
 }
 RING, PROBLEM = sj.ring(4), Problem(5)
+
+
+@functools.cache
+def usual(name):
+    """The method with its defaults, and its program."""
+    method = sj.METHODS[name](IRREGULAR, 0.1)
+    return method, program(method)
 
 
 def program(method, problem=PROBLEM):
@@ -36,12 +45,11 @@ def test_nine_methods_and_those_made_of_them_take_it():
 @pytest.mark.parametrize("shorthand", SHORTHANDS)
 @pytest.mark.parametrize("name", TAKE_IT)
 def test_compressor_and_gamma_are_short_for_it(name, shorthand):
-    rho = {"rho": 0.1} if "rho" in METHODS.options(name) else {}
-    make = sj.METHODS[name]
+    make, (plain, program_of_plain) = sj.METHODS[name], usual(name)
     options, gossip = SHORTHANDS[shorthand]
-    long, short = make(IRREGULAR, 0.1, gossip=gossip, **rho), make(IRREGULAR, 0.1, **options, **rho)
-    assert program(long) == program(short) != program(make(IRREGULAR, 0.1, **rho))
-    assert repr(long) == repr(make(IRREGULAR, 0.1, **rho))[:-1] + f", gossip={gossip!r})"
+    long, short = make(IRREGULAR, 0.1, gossip=gossip), make(IRREGULAR, 0.1, **options)
+    assert program(long) == program(short) != program_of_plain
+    assert repr(long) == repr(plain)[:-1] + f", gossip={gossip!r})"
 
 
 def test_a_gossip_prints_as_the_call_that_makes_it():
@@ -183,20 +191,20 @@ def test_a_rate_that_varies_is_that_of_the_step(compressor, order):
 
 @pytest.mark.parametrize("name", [name for name in base_methods() if "gamma" in METHODS.options(name)])
 def test_every_method_takes_a_rate_that_varies(name):
-    graph = suited(name, sj.ring(5))
-    rho = {"rho": 0.1} if "rho" in METHODS.options(name) else {}
-    varies = sj.METHODS[name](graph, 0.1, gamma=optax.piecewise_constant_schedule(0.5, {3: 0.5}), **rho)
-    fixed = [sj.METHODS[name](graph, 0.1, gamma=gamma, **rho) for gamma in (0.5, 0.25)]
-    for t, expected in ((0, fixed[0]), (2, fixed[0]), (4, fixed[1])):
-        state = varies.init(PROBLEM.params)._replace(t=jnp.int32(t))
-        kind = varies.kind(t)
+    """It falls after the third step; kind 0 is the one in which agents gossip."""
+    rates = (optax.piecewise_constant_schedule(0.5, {3: 0.5}), 0.5, 0.25)
+    varies, *fixed = (sj.METHODS[name](sj.ring(5), 0.1, gamma=gamma) for gamma in rates)
+
+    @compiled
+    def after(t):
+        state = varies.init(PROBLEM.params)._replace(t=t)
         arguments = (PROBLEM.loss_fn, PROBLEM.params, state, PROBLEM.batch(0), jax.random.key(0))
-        for got, wanted in zip(
-            jax.tree.leaves(varies.step(*arguments, kind=kind)[0]),
-            jax.tree.leaves(expected.step(*arguments, kind=kind)[0]),
-            strict=True,
-        ):
-            np.testing.assert_allclose(got, wanted, atol=1e-6)
+        return [method.step(*arguments, kind=(0, 0))[0] for method in (varies, *fixed)]
+
+    for t in (2, 4):
+        varied, *expected = after(t)
+        chex.assert_trees_all_close(varied, expected[t == 4], atol=1e-6)
+        assert np.abs(varied["w"] - expected[t != 4]["w"]).max() > 1e-4
 
 
 def test_a_text_says_the_same_gossip_as_objects():

@@ -73,7 +73,7 @@ def check(name, monkeypatch, capsys):
 
 
 # One of each kind; the others are of the same kinds.
-FEW = ("dpsgd", "gradient_tracking", "d2", "kgt", "push_diging", "relay_sgd", "ngm", "dcd")
+FEW = ("dpsgd", "d2", "push_diging", "relay_sgd", "ngm", "dcd")
 
 
 @pytest.mark.parametrize("name", FEW)
