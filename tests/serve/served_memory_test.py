@@ -95,5 +95,5 @@ def test_a_list_and_pages_of_bombs_stay_small(tmp_path):
     assert done.returncode == 0, done.stderr[-2000:]
     most = 1024 * int(re.search(r"VmHWM:\s+(\d+) kB", done.stdout)[1])
     assert most < LIMIT, f"{most / 1e6:.0f} MB"
-    assert "listed ['unreadable'" in done.stdout  # `saddle list` reads the same
+    assert "'unreadable'" in done.stdout  # in the list, for which `saddle list` reads the same
     assert int(done.stdout.split("shown ")[1].split()[0]) >= 5  # they are shown, not refused
