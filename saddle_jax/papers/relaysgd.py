@@ -34,8 +34,8 @@ class Row(NamedTuple):
     """One method: the published steps and tuned rates by zeta^2, and how long the authors ran it."""
 
     make: Callable[[Any], Method]
-    steps: tuple[int, int, int]
-    rates: tuple[float, float, float]
+    steps: tuple[int, ...]
+    rates: tuple[float, ...]
     longest: int = 10_000
     stands_still: bool = False  # whether the error must
 

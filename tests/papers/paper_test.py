@@ -95,7 +95,7 @@ def test_hyper_parameters_are_those_of_the_appendix():
     assert (three.learning_rate, three.epochs, three.batch_size) == (0.1, 100, 20)
     assert (options(three)["rho"], options(three)["gamma"]) == (0.05, 0.5)
     assert gamma("3", "cifar10-ring5-alpha0.01-ngm-none") == 1.0
-    two = config("2", "imagenette-ring5-alpha0.01-qgm-quantize10")
+    two = config("2", "imagenette-ring5-alpha0.01-q_saddle-quantize10")
     assert (two.learning_rate, options(two)["rho"], two.model) == (0.01, 0.01, "mobilenet_v2")
     assert options(two)["gamma"] == 1.0
     rates = {

@@ -3,6 +3,7 @@
 import csv
 import json
 
+import jax
 import numpy as np
 import pytest
 
@@ -41,10 +42,14 @@ def test_the_authors_random_numbers():
     np.testing.assert_allclose(second[-2:], [-0.5787436085078369, -3.4796352415709877])
 
 
+@pytest.mark.filterwarnings("ignore:.*-1/3")
 def test_relaysgd_takes_the_published_numbers_of_steps():
-    found = relaysgd.results()
-    assert len(found) == 12
-    assert [one.what for one in found if not one.agrees] == []
+    with jax.enable_x64(True):
+        problems = [relaysgd.quadratics(zeta2) for zeta2 in relaysgd.ZETAS]
+        for name, row in relaysgd.PRINTED.items():
+            some = 2 if row.stands_still else 3  # the third takes 20,000 steps
+            row = row._replace(steps=row.steps[:some], rates=row.rates[:some])
+            assert tuple(relaysgd.steps_to_target(row, problems[:some])) == row.steps, name
 
 
 def test_relaysgds_quadratics_have_the_heterogeneity_and_distance_that_are_asked_for():
@@ -104,7 +109,7 @@ def test_choco_trains_where_ecd_is_lost():
 @pytest.mark.parametrize("keeps_average", [False, True])
 def test_d2_stands_lost_messages_only_if_w_stays_doubly_stochastic(keeps_average):
     make = relaysgd_loss.METHODS["D2"]
-    found = relaysgd_loss.on_digits(make, 0.1, keeps_average=keeps_average, steps=300)
+    found = relaysgd_loss.on_digits(make, 0.1, keeps_average=keeps_average, steps=150)
     assert (found > 85) == keeps_average
 
 
