@@ -94,7 +94,7 @@ def test_what_is_needed_at_the_end_is_told_at_the_start(tmp_path, monkeypatch):
 
 
 def test_the_list_of_optional_packages_is_what_the_code_imports():
-    told_elsewhere = {"pandas", "rich", "tensorflow", "torch"}  # each by the one function that wants it
+    told_elsewhere = {"pandas", "rich", "tensorflow", "torch", "torchax"}  # by the functions that want them
     ours = {name.partition(".")[0] for name in process.OPTIONAL}
     assert ours == set().union(*ALSO.values()) - told_elsewhere
 

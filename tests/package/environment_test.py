@@ -180,7 +180,7 @@ def test_the_environment_names_extras(environment, monkeypatch, nvidia_smi, capf
     environment.prepare("all")
     assert environment.requirements[-1] == f"{environment.ROOT}[all,bench,cuda]"
     monkeypatch.setenv("SADDLE_EXTRAS", "cuda,gpu")
-    allowed = "all, bench, cuda, data, docs, models, plan-cuda, plan-tpu, prepare, report, test, train"
+    allowed = "all, bench, cuda, data, docs, models, plan-cuda, plan-tpu, prepare, report, test, torch, train"
     capfd.readouterr()
     with pytest.raises(SystemExit, match=r"^2$"):
         environment.prepare("all")
