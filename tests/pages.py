@@ -151,7 +151,9 @@ def run_here(command):
     if not re.fullmatch(r"bin/(saddle|bench) [^$;|&<>()`'\\~]*", re.sub(r'"[^"$`\\]*"', "", command)):
         return run_in_a_shell(command)
     # The words as a shell makes them of quotes, braces and stars.
-    words = subprocess.run(["bash", "-c", rf"printf '%s\0' {command}"], capture_output=True, text=True, check=True)
+    words = subprocess.run(
+        ["bash", "-c", rf"printf '%s\0' {command}"], capture_output=True, text=True, check=True
+    )
     program, *arguments = words.stdout.split("\0")[:-1]
     return (saddle if program == "bin/saddle" else bench)([program, *arguments])
 
