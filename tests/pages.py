@@ -1,11 +1,11 @@
 """The commands and programs that README.md and docs/ show, and at what size the tests run them."""
 
-import glob
 import pathlib
 import re
 import subprocess
 
-from saddle_jax.cli import __main__ as cli
+from benchmarks.__main__ import main as bench
+from saddle_jax.cli.__main__ import main as saddle
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
@@ -21,9 +21,6 @@ MADE_BY_THE_SITE = ("settings.md",)
 # What would take hours, or needs CIFAR-10, which is no part of the project: appended in every run.
 HOURS = {
     "bin/saddle train --config=configs/saddle.py:cpu": ("--dataset=digits --model=mlp --subset=640"),
-    "bin/saddle compare --config=configs/saddle.py:cpu": (
-        "--dataset=digits --model=mlp --subset=640 --epochs=2"
-    ),
     "bin/saddle train --config=configs/saddle.py:study": (
         "--dataset=digits --model=mlp --subset=640 --epochs=2"
     ),
@@ -38,31 +35,28 @@ HOURS = {
 # What would take CI longer than seconds: appended there, after the above.
 MINUTES = {
     "bin/saddle train": "--model=logistic --epochs=1",
-    "bin/saddle train --dataset=convex": "--epochs=3",
     'bin/saddle train --dataset="convex(': "--epochs=3",
     "bin/saddle train --dataset=characters": "--subset=640 --epochs=1",
-    "bin/saddle train --model=mlp --method=gut": "--model=logistic --epochs=1",
-    "bin/saddle train --model=mlp --sweep=method": "--model=logistic --epochs=1",
     "JAX_NUM_CPU_DEVICES=4 bin/saddle train": "--model=logistic --epochs=1",
-    "bin/saddle train --model=mlp --seeds=": ("--model=logistic --epochs=1"),
+    "bin/saddle train --method=qgm --partition.alpha=0.001 --seeds=": "--model=logistic --epochs=1 --seeds=0",
+    "bin/saddle train --method=q_saddle --partition.alpha=0.001 --seeds=": (
+        "--model=logistic --epochs=1 --seeds=0"
+    ),
     "bin/saddle train --model=mlp --method=": ("--model=logistic --epochs=1 --agents=4 --devices=1"),
     "bin/saddle train --model=mlp --method=qgm --seeds=": ("--model=logistic --epochs=1 --seeds="),
     "bin/saddle train --sharpness_every_epochs=5": "--model=logistic --epochs=5",
     "bin/saddle train --config=configs/saddle.py:cpu": "--model=logistic",  # all its epochs are used
-    "bin/saddle train --config=configs/saddle.py:cpu --method=qgm": (
-        "--model=logistic --epochs=1 --eval_every_epochs=1"
-    ),
     "bin/saddle compare": "--model=logistic --epochs=1",
-    "bin/saddle compare --compare=method=dpsgd,qgm,ngm": (
+    "bin/saddle compare --compare method=qgm,q_saddle --partition": (
+        "--model=logistic --epochs=1 --seeds=0,1"
+    ),
+    "bin/saddle compare --compare method=dpsgd,qgm,ngm": (
         "--model=logistic --epochs=1 --compare=method=cga --seeds=0"
     ),
-    "bin/saddle compare --compare=method=qgm --compare=gradient=": (
+    "bin/saddle compare --compare method=qgm --compare gradient=": (
         "--model=logistic --epochs=1 --compare=gradient=plain,gsam --seeds=0"
     ),
-    "bin/saddle compare --compare=method=dpsgd,qgm,gradient_tracking": (
-        "--model=logistic --epochs=1 --compare=method=kgt --compare=faults.drop=0.1 --seeds=0"
-    ),
-    "bin/saddle compare --compare=method=dpsgd,d2": (
+    "bin/saddle compare --compare method=dpsgd,d2": (
         "--model=logistic --epochs=1 --compare=method=d2 --compare=topology=ring --compare=faults.drop=0,0.1"
     ),
     "bin/saddle sharpness": "--images=64",
@@ -78,11 +72,8 @@ MINUTES = {
     "bin/bench q_saddle ": "--list",  # with other cases
     "bin/bench --output": "--list",
     "bin/bench --quick": "--list",
-    "bin/bench n_saddle": "--list",
     "bin/bench processes": "--list",
     "bin/bench methods": "--list",
-    "bin/bench gossip": "--list",
-    "bin/bench many": "--list",
     "bin/bench growth": "--list",
 }
 NOT_IN_CI = {
@@ -99,21 +90,15 @@ NOT_RUN = {
     "bin/saddle export --downsample=10 runs/study/*": "needs a study",
     "bin/saddle export --downsample=10 runs/long/*": "the same",
     "bin/test": "it is what runs this",
+    "pip install '.[all]'": "downloads: tests/package/bare_test.py installs the wheel",
     "pip install --require-hashes": "installs anew what these tests run with: bin/test does the same",
     "pip install --no-deps --no-build-isolation": "the same",
     "bin/saddle serve": "it ends when it is interrupted: tests/serve/server_test.py does so",
-    "for method in dpsgd d_saddle qgm q_saddle": "takes minutes, for pictures of real runs",
-    "bin/saddle report runs/qgm runs/q_saddle": "needs runs of both: tests/report/page_test.py has others",
-    "bin/saddle figure curves runs/qgm runs/q_saddle": "the same: tests/report/figures_test.py has others",
     "bin/saddle data prepare": "downloads, and needs TensorFlow",
-    "bin/saddle reproduce --figure=allocation": "deals the images of CIFAR-10 at any scale",
     "bin/saddle train --workdir=runs/two": "needs two shells: tests/devices/hosts_test.py starts such pairs",
-    "SADDLE_EXTRAS=docs": "installs what bin/test has installed",
-    ".venv/bin/mkdocs build": "tests/docs/site_test.py builds the site",
     "SADDLE_EXTRAS=plan-cuda": "installs JAX for CUDA, which compiled_elsewhere_test.py compiles with",
     "bin/saddle train --plan --target=a40x4": "needs JAX for CUDA, as do the next two",
     "bin/saddle train --plan --target=h100x2": "compiled_elsewhere_test.py compiles where it is",
-    "bin/saddle train --plan --target=l4": "takes minutes, too",
     "SADDLE_EXTRAS=cuda": "installs JAX for CUDA: tests/package/environment_test.py pretends to",
     "srun": "needs SLURM",
     "mpirun": "needs Open MPI",
@@ -163,10 +148,14 @@ def with_appended(command, *tables):
 
 def run_here(command):
     """Exit status of a command; a plain one has no process of its own, as starting is most of its time."""
-    if not re.fullmatch(r"bin/saddle [^$;|&<>(){}`\"'\\~]*", command):
+    if not re.fullmatch(r"bin/(saddle|bench) [^$;|&<>()`'\\~]*", re.sub(r'"[^"$`\\]*"', "", command)):
         return run_in_a_shell(command)
-    arguments = [name for word in command.split()[1:] for name in (sorted(glob.glob(word)) or [word])]
-    return cli.main(["saddle", *arguments])
+    # The words as a shell makes them of quotes, braces and stars.
+    words = subprocess.run(
+        ["bash", "-c", rf"printf '%s\0' {command}"], capture_output=True, text=True, check=True
+    )
+    program, *arguments = words.stdout.split("\0")[:-1]
+    return (saddle if program == "bin/saddle" else bench)([program, *arguments])
 
 
 def run_in_a_shell(command):

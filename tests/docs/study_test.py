@@ -31,7 +31,7 @@ def written(tmp_path_factory):
 def test_tables_are_those_of_the_command(name, written):
     table = (written / f"evidence-study{name}.md").read_text().partition("\n\n")[2]
     assert table.startswith("| ")
-    assert table in PAGE
+    assert (table in PAGE) == (name == "-summary")
     assert (RESULTS / f"evidence-study{name}.md").read_text().partition("\n\n")[2] == table
 
 
@@ -41,7 +41,7 @@ def test_claims_are_those_of_the_command():
 
 
 def test_pictures_are_there_and_have_a_command_before_them():
-    for page in (PAGE, (ROOT / "docs" / "results.md").read_text()):
+    for page in (PAGE, (ROOT / "docs" / "study_protocol.md").read_text()):
         pictures = re.findall(r"!\[[^\]]*\]\((results/[^)]+)\)", page)
         assert pictures
         for picture in pictures:
