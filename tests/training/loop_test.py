@@ -135,9 +135,9 @@ def test_every_method_learns_the_digits(method, tmp_path):
 
 
 DAMAGES = {
-    "truncated": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
-    "flipped": lambda path: path.write_bytes(flipped(path.read_bytes())),
-    "emptied": lambda path: shutil.rmtree(path.parents[1] / "state"),
+    "truncated": lambda folder, file: file.write_bytes(file.read_bytes()[: file.stat().st_size // 2]),
+    "flipped": lambda folder, file: file.write_bytes(flipped(file.read_bytes())),
+    "emptied": lambda folder, file: (shutil.rmtree(folder), folder.mkdir()),
 }
 
 
@@ -151,7 +151,7 @@ def test_a_damaged_newest_checkpoint_is_reported_and_the_one_before_is_used(dama
     newest = died / "checkpoints" / "00000010"
     files = (path for path in (newest / "state").rglob("*") if path.is_file())
     largest = max(files, key=lambda path: path.stat().st_size)
-    DAMAGES[damage](largest)
+    DAMAGES[damage](newest, largest)
     told, like = [], loop.build(SMALL, None).saved_like
     step, _, notes = Checkpoints(died, 2).restore_newest(like, told.append, set_aside=True)
     assert (step, [line.count("00000010 cannot be used") for line in told]) == (5, [1])
@@ -286,9 +286,7 @@ def test_streamed_images_train_as_stored_ones_do(uninterrupted, tmp_path, monkey
 
 def test_schedules_by_hand():
     def rates(**changes):
-        schedule = build_schedule(
-            dataclasses.replace(SMALL, learning_rate=1.0, **changes), steps_per_epoch=10
-        )
+        schedule = build_schedule(dataclasses.replace(SMALL, **{"epochs": 4, **changes}), 10, 1.0)
         return lambda epoch: float(schedule(int(epoch * 10)))
 
     step = rates(schedule="step", epochs=8)
