@@ -43,9 +43,9 @@ def one_of(allowed: Any, *also: str) -> Callable[[str, Any], Any]:
     return lambda name, value: checks.known(name, value, [*also, *_imported(allowed)])
 
 
-def spec_of(registry: Any, *also: str, whole: bool = True) -> Callable[[str, Any], Any]:
+def spec_of(registry: Any, *also: str) -> Callable[[str, Any], Any]:
     """Makes a check that a setting names what a registry can make, or one of `also`; see `Registry.check`."""
-    return lambda _, value: _imported(registry).check(value, also, whole)
+    return lambda _, value: _imported(registry).check(value, also)
 
 
 def devices(name: str, value: str) -> None:

@@ -16,20 +16,15 @@ class Feed:
     """The inputs of one call after the other, from a step on; they follow from the step's number alone."""
 
     def __init__(self, program: Program, step: int = 0):
-        self._program = program
+        self._per_epoch = program.trial.batches.steps_per_epoch
         self._streamed = streamed(program, step) if program.trial.dataset.is_streamed else None
-        self._stored: tuple[int, Inputs | None] = (-1, None)
+        self._stored = functools.lru_cache(maxsize=1)(functools.partial(stored, program))
 
     def at(self, step: int) -> Inputs:
         """Returns the inputs of the steps from `step` to its epoch's end; streamed, of this one alone."""
         if self._streamed is not None:
             return next(self._streamed)
-        epoch = step // self._program.trial.batches.steps_per_epoch
-        if self._stored[0] != epoch:
-            self._stored = (epoch, stored(self._program, epoch))
-        inputs = self._stored[1]
-        assert inputs is not None
-        return inputs
+        return self._stored(step // self._per_epoch)
 
 
 def stored(program: Program, epoch: int) -> Inputs:

@@ -19,7 +19,7 @@ from jax.sharding import Mesh
 from saddle_jax.base import user_code
 from saddle_jax.base.checks import ArgumentError
 from saddle_jax.base.registry import is_code, is_object
-from saddle_jax.base.types import Array, Batch, Key, LossFn, Params
+from saddle_jax.base.types import Array, Batch, Key, LossFn, Params, Tree
 from saddle_jax.core.hyperparams import with_hyperparams
 from saddle_jax.core.method import Method
 from saddle_jax.core.topology import Graphs
@@ -267,18 +267,14 @@ class Trial:
     def batch_shapes(self) -> Batch:
         """Returns the shapes and dtypes of one agent's batch, as its loss sees it."""
         size = self.batches.size
-
-        def many(leaf: Any) -> Any:
-            return jax.ShapeDtypeStruct((size, *leaf.shape[1:]), leaf.dtype)
-
-        batch = jax.eval_shape(self.dataset.prepared, jax.tree.map(many, self.dataset.train))
+        batch = jax.eval_shape(self.dataset.prepared, _shapes_of(size, self.dataset.train))
         if self.objective.masked:
             batch = {**batch, "mask": jax.ShapeDtypeStruct((size,), np.float32)}
         return batch
 
     def test_shapes(self, size: int) -> Batch:
         """Returns the shapes and dtypes of so many samples to test with, as they are stored."""
-        return jax.tree.map(lambda x: jax.ShapeDtypeStruct((size, *x.shape[1:]), x.dtype), self.dataset.test)
+        return _shapes_of(size, self.dataset.test)
 
     def first_model(self) -> Params:
         """Returns one agent's model before the first step: the same for everybody."""
@@ -312,6 +308,10 @@ class Trial:
     def rate(self, numbers: Mapping[str, Any]) -> optax.Schedule | None:
         """Returns the learning rate by step; swept numbers may be arrays. None: only the method knows it."""
         return self.rate_of(self.config, self.batches.steps_per_epoch, numbers)
+
+
+def _shapes_of(size: int, samples: Tree) -> Tree:
+    return jax.tree.map(lambda x: jax.ShapeDtypeStruct((size, *x.shape[1:]), x.dtype), samples)
 
 
 def method_key(root: Key, step: Any) -> Key:

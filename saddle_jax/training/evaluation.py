@@ -25,7 +25,6 @@ from saddle_jax.runs.run_folder import write_json
 from saddle_jax.runs.schema import read_evaluations
 from saddle_jax.settings import sweep
 from saddle_jax.settings.settings import Settings
-from saddle_jax.settings.sweep import settings_of
 from saddle_jax.tasks import objectives
 from saddle_jax.tasks.objectives import Metric
 from saddle_jax.training import reopen
@@ -380,7 +379,7 @@ def evaluate(
     Args:
       workdir: the folder.
       whole: its program, on one device.
-      names: of the metrics, see `measuring.MEASURES`; none takes those of the objective.
+      names: of the metrics, see MEASURES; none takes those of the objective.
       epochs: ["all"] or some of those with a checkpoint; none takes the newest checkpoint.
       report: is called with checkpoints that had to be passed over.
       trial: the number of one run of a folder that holds several; None takes all of them.
@@ -393,7 +392,7 @@ def evaluate(
     chosen = names or [metric.name for metric in first.objective.metrics]
     measures = measures_of(first, chosen)
     numbers = range(len(whole.trials)) if trial is None else [trial]
-    own = settings_of(whole.config.seeds, whole.config.sweep)
+    own = sweep.settings_of(whole.config.seeds, whole.config.sweep)
     records = []
     for step, models in reopen.stages_of(workdir, whole, epochs, report):
         for number in numbers:

@@ -204,8 +204,12 @@ def fits(program: "Program") -> bool:
     return there is None or estimate(program).total <= 0.7 * there
 
 
-def warning(program: "Program") -> str | None:
-    """Refuses a run whose models and state alone do not fit; a warning where a step may not, else None."""
+def check(program: "Program") -> str | None:
+    """Refuses what cannot be trained here: for want of TF32, or of memory for the models and state alone.
+
+    Returns a warning where memory may not suffice for a step, else None.
+    """
+    check_precision(program.config.precision)
     there, needed = available(), estimate(program)
     if there is None or needed.total <= there:
         return None
@@ -221,9 +225,3 @@ def warning(program: "Program") -> str | None:
         f"memory may not suffice: {what} take about {readable(needed.total)}, there are {readable(there)}; "
         f"a smaller batch_size or agents_per_call, {fewer} would help"
     )
-
-
-def check(program: "Program") -> str | None:
-    """Refuses what cannot be trained here, for want of memory or TF32; a warning if memory may be short."""
-    check_precision(program.config.precision)
-    return warning(program)

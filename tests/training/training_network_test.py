@@ -131,7 +131,7 @@ def test_settings_become_faults_and_times(tmp_path):
         (faults("leaves=1"), "leaves must be {agent: step}, or pairs such as .*, got 1"),
         (faults("lost_weight=lost"), "lost_weight must be"),
         ({**faults("delay=1"), "topology": "one_peer_exponential", "agents": 4}, "delay must be 0 on"),
-        ({"sweep": "faults.drop:0.1,1.5"}, "drop must be"),
+        ({"sweep": "faults.drop=0.1,1.5"}, "drop must be"),
     ],
     ids=str,
 )  # fmt: skip
