@@ -392,9 +392,9 @@ def encode(model: Params, form: str, about: dict[str, str], layout: Any) -> byte
             import torch
         except ImportError as error:
             raise ArgumentError("format torch needs PyTorch: pip install 'saddle_jax[torch]'") from error
-        arrays = {name: torch.from_numpy(np.array(a)) for name, a in layout.state_dict(model).items()}
+        tensors = {name: torch.from_numpy(np.array(a)) for name, a in layout.state_dict(model).items()}
         content = io.BytesIO()
-        torch.save(arrays, content)
+        torch.save(tensors, content)
         return content.getvalue()
     if form == "msgpack":
         from flax.serialization import to_bytes
@@ -402,4 +402,5 @@ def encode(model: Params, form: str, about: dict[str, str], layout: Any) -> byte
         return to_bytes(jax.tree.map(np.asarray, model))
     from safetensors.numpy import save
 
-    return save(layout.arrays(model), metadata=about)
+    arrays = {name: np.ascontiguousarray(array) for name, array in layout.arrays(model).items()}
+    return save(arrays, metadata=about)  # which takes the memory as it lies

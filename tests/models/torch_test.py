@@ -3,6 +3,7 @@
 These tests need PyTorch and torchax, the extra `torch`, and are skipped elsewhere.
 """
 
+import io
 import re
 import subprocess
 import sys
@@ -12,9 +13,11 @@ import jax
 import numpy as np
 import optax
 import pytest
+import safetensors.numpy
 
 import saddle_jax as sj
 from saddle_jax import models
+from saddle_jax.runs.checkpoints import encode
 
 torch = pytest.importorskip("torch", reason="needs the extra torch")
 pytest.importorskip("torchax", reason="needs the extra torch")
@@ -358,6 +361,18 @@ def test_our_networks_have_the_logits_of_their_torch_twins(name, norm, tmp_path)
     torch.save({"state_dict": of_ddp, "epoch": 3}, file)
     again = models.make_model(f"pretrained({name}, '{file}')", 10, norm, "fast")
     assert relative(models.init(again, x.shape[1:], jax.random.key(5)), params) == 0
+
+
+def test_files_hold_what_the_module_holds():
+    module = made(nets.resnet8)
+    model = sj.from_torch(module)
+    params = model.init(jax.random.key(0), None)
+    held = {name: tensor.numpy() for name, tensor in module.state_dict().items()}
+    named = safetensors.numpy.load(encode(params, "safetensors", {}, model.layout))
+    state = torch.load(io.BytesIO(encode(params, "torch", {}, model.layout)), weights_only=True)
+    for found in (named, {name: tensor.numpy() for name, tensor in state.items()}):
+        assert found.keys() == held.keys()
+        assert all(np.array_equal(found[name], held[name]) for name in held)
 
 
 def test_files_of_other_weights_are_refused(tmp_path):

@@ -77,4 +77,4 @@ def test_a_logger_that_is_not_there_is_named(run, monkeypatch, capsys):
     assert main(["saddle", "export", str(run), "--format=wandb"]) != 0
     assert "the logger wandb needs its package: pip install wandb" in capsys.readouterr().err
     assert main(["saddle", "train", "--loggers=tensorboard,neptune"]) != 0
-    assert "loggers must be one of tensorboard, wandb, mlflow, got 'neptune'" in capsys.readouterr().err
+    assert "loggers must be one of 'tensorboard', 'wandb', 'mlflow', got 'neptune'" in capsys.readouterr().err

@@ -1,6 +1,6 @@
 """ResNet-20 with GroupNorm as a torch module, and a step of D-PSGD on one module for each agent.
 
-It is written as a PyTorch user would write it: modules, autograd, and gossip on flattened parameters.
+It is written as a PyTorch user would write it: modules, autograd, and gossip on each parameter of all agents.
 """
 
 from typing import Any
@@ -8,7 +8,6 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812 (its usual name)
 from torch import nn
-from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from benchmarks.baselines.pytorch.models import Tensor
 
@@ -75,9 +74,10 @@ class LoopStep:
         for module, x, y in zip(self._modules, self._inputs, self._targets, strict=True):
             module.zero_grad()
             F.cross_entropy(module(x), y).backward()
+        parameters = [list(module.parameters()) for module in self._modules]
         with torch.no_grad():
-            for parameter in (p for module in self._modules for p in module.parameters()):
-                parameter.sub_(0.1 * parameter.grad)
-            models = torch.stack([parameters_to_vector(module.parameters()) for module in self._modules])
-            for module, mixed in zip(self._modules, self._weights @ models, strict=True):
-                vector_to_parameters(mixed, module.parameters())
+            for of_all in zip(*parameters, strict=True):
+                moved = torch.stack([p - 0.1 * p.grad for p in of_all])
+                mixed = self._weights @ moved.flatten(1)
+                for parameter, row in zip(of_all, mixed, strict=True):
+                    parameter.copy_(row.reshape(parameter.shape))
