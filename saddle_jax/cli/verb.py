@@ -325,6 +325,9 @@ def _option(flag: flags.Flag[Any]) -> str:
     else:
         usage = f"--{flag.name}={_PLACES.get(flag.name) or _VALUES.get(flag.flag_type(), 'TEXT')}"
     meaning = _ADDED.sub("", flag.help or "")
+    if len(usage) > WIDTH - _INDENT:
+        usage, names = f"--{flag.name}=NAME", usage.partition("=")[2].split("|")
+        meaning = f"{meaning.rstrip('.')}: {', '.join(names)}."
     if value not in (None, "", False, []) and "default" not in meaning:
         shown = ",".join(value) if isinstance(value, list) else str(value)
         meaning = f"{meaning.rstrip('.')} (default: {shown.lower() if flag.boolean else shown})."

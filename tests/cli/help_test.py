@@ -62,7 +62,7 @@ def test_choices_are_those_of_the_library():
     """They are written down twice, so that help and completion need not import what computes."""
     from saddle_jax.analysis import landscape, sharpness
     from saddle_jax.analysis.hessian import ITERATIONS
-    from saddle_jax.papers.runs import INTERPRETATIONS
+    from saddle_jax.papers import INTERPRETATIONS
     from saddle_jax.report.best import BETTER
     from saddle_jax.report.figures import AXES
     from saddle_jax.report.tables import FORMS
