@@ -100,8 +100,8 @@ def demo(options: flags.FlagValues, out: Output) -> int:
     choice(
         "paper", "saddle", ("saddle", *PAPERS), "Paper; all but saddle need no data, and minutes at most."
     ),
-    text("table", None, "Table to make, by its name or number; --list shows all."),
-    text("figure", None, "Figure to draw, by its name or number; --list shows all."),
+    text("table", None, "Table to make, by name or number; see --list."),
+    text("figure", None, "Figure to draw, by name or number; see --list."),
     items("rows", [], "Parts of the names of rows, * and ? included (default: all rows)."),
     text("scale", "cpu", "Size of the runs: full, long, study, cpu or smoke; --list explains them."),
     integer("seeds", 3, "Number of seeds, from 0 on.", 1),
@@ -114,7 +114,7 @@ def demo(options: flags.FlagValues, out: Output) -> int:
     choice("order", None, ("choco", "paper"), "Read otherwise: the order of compressed gossip."),
     boolean("nesterov", None, "Read otherwise: Nesterov momentum, or heavy ball."),
     choice("self_gradient", None, ("current", "mixed"), "Read otherwise: where NGM takes its own gradient."),
-    boolean("ascent_reuse", None, "Read otherwise: perturb with the last perturbation between."),
+    boolean("ascent_reuse", None, "Read otherwise: the last perturbation between."),
     choice("norm", None, ("evonorm", "evonorm_sigmoid", "groupnorm"), "Read otherwise: normalization."),
     boolean("biased", None, "Whether quantizers are divided by tau (default: as each row's name says)."),
     example="reproduce --table=1 --scale=smoke --workdir=runs/paper",

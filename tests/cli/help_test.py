@@ -75,7 +75,7 @@ def test_choices_are_those_of_the_library():
     assert option("sharpness", "data").parser.enum_values == [*sharpness.DATA]
     assert option("sharpness", "iterations").default == ITERATIONS
     assert option("list", "better").parser.enum_values == [*BETTER]
-    assert option("export", "format").parser.enum_values == [*FORMATS]
+    assert option("export", "format").parser.enum_values == [*FORMATS, "wandb", "mlflow"]
     assert f": {', '.join(FORMS)}." in option("list", "output").help
     assert f": {', '.join(AXES)} (" in option("figure", "x").help
     assert set(INTERPRETATIONS) <= set(names_of(VERBS["reproduce"].flag_values()))
