@@ -53,7 +53,7 @@ def test_a_run_on_two_devices_resumes_bit_for_bit_and_is_measured(tmp_path):
     ours, theirs = whole.model(), parts.model()
     assert ours.keys() == theirs.keys()
     assert all(np.array_equal(ours[name], theirs[name]) for name in ours)
-    assert np.isfinite(whole.sharpness(epochs=["end"])[0]["lambda_max"])
+    assert np.isfinite(whole.sharpness(images=16, iterations=2)[-1]["lambda_max"])
     assert whole.landscape(points=3, images=16).path.is_file()
     module = sj.to_torch(nets.MLP, ours)
     inputs = np.array(whole.trial.data.prepared({"inputs": IMAGES})["inputs"])
