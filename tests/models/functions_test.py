@@ -106,7 +106,9 @@ def test_models_that_keep_more_are_refused(model, told):
 
 @pytest.mark.parametrize("model", [3, "net", (1, 2), nn.Dense, len], ids=str)
 def test_what_is_no_model_is_one_line(model):
-    with pytest.raises(ValueError, match=r"^model must be a flax module \(linen or nnx\), or a pair"):
+    with pytest.raises(
+        ValueError, match=r"^model must be a flax module \(linen or nnx\), a torch module, or a pair"
+    ):
         functions(model)
 
 
