@@ -21,6 +21,8 @@ from saddle_jax.base.errors import DamagedError, RunError, short_line
 from saddle_jax.base.files import other_than_file
 
 LARGEST = 2**24  # bytes of a JSON file: settings and results of 10,000 agents take a few megabytes
+# Limits on the values in such a file: few bytes of it can become a lot of memory, which SECURITY.md bounds.
+_MOST = {"objects, lists and names": (b"[{:", 250_000), "values": (b",", 1_500_000)}
 _MOST_NUMBERS = 2**22  # of an array; a landscape has at most 2,001 x 2,001
 _WIDEST = 16  # bytes of one number
 _DIRECTORY = 2**16  # bytes of an archive's central directory
@@ -62,6 +64,9 @@ def read_object(path: pathlib.Path) -> dict[str, Any] | None:
             content = file.read(LARGEST + 1)
             if len(content) > LARGEST:
                 raise ValueError(f"it has more than {LARGEST:,} bytes")
+            for what, (signs, most) in _MOST.items():
+                if sum(map(content.count, signs)) > most:
+                    raise ValueError(f"it has more than {most:,} {what}")
             found = parse(content)
             _check_depth(found)
     except FileNotFoundError:

@@ -112,16 +112,16 @@ class Site:
                 if room < 0:
                     raise DamagedError(f"the runs of a page may have {LARGEST:,} bytes of JSON: choose fewer")
                 found = load_runs([entry.workdir], read=lambda path: self._lines(path, most, most_bytes))
-                named = [
-                    dataclasses.replace(run, name=entry.row.run + run.name.removeprefix(entry.workdir.name))
-                    for run in found
-                ]
-                for run in named:
+                for run in found:
                     run.check()
                     topology_of(run)  # raises an error for an invalid graph
-                runs += named
             except RunError as error:
                 refusals[entry.row.run] = printable(str(error))
+                continue
+            # Copies do not hold what was parsed to check them: many large runs would not fit into memory.
+            for run in found:
+                own = run.name.removeprefix(entry.workdir.name)
+                runs.append(dataclasses.replace(run, name=entry.row.run + own))
         return runs, refusals
 
     def _lines(self, workdir: pathlib.Path, most: int, most_bytes: int) -> Downsampled:

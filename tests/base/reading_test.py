@@ -185,9 +185,18 @@ def test_an_archive_of_very_many_arrays_is_refused(tmp_path):
         read_arrays(tmp_path / "a.npz", ["x"])
 
 
-def test_json_is_bounded(tmp_path):
-    (tmp_path / "a.json").write_text('{"a": "' + "x" * 2**24 + '"}')
-    with pytest.raises(DamagedError, match="it has more than 16,777,216 bytes"):
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ('{"a": "' + "x" * 2**24 + '"}', "it has more than 16,777,216 bytes"),
+        ('{"a": [' + "[]," * 300_000 + "1]}", "it has more than 250,000 objects, lists and names"),
+        ('{"a": [' + "1," * 2_000_000 + "1]}", "it has more than 1,500,000 values"),
+    ],
+    ids=["long", "lists", "values"],
+)
+def test_json_is_bounded_by_what_it_becomes(content, told, tmp_path):
+    (tmp_path / "a.json").write_text(content)
+    with pytest.raises(DamagedError, match=told):
         read_object(tmp_path / "a.json")
 
 
