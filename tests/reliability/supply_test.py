@@ -33,7 +33,7 @@ FORBIDDEN = {
 }
 
 
-# CIFAR's authors publish pickles: data/outside_test.py holds what is read of them to arrays, bytes, lists and dicts.
+# CIFAR's authors publish pickles; data/outside_test.py holds what is read of them to arrays and bytes.
 ALLOWED = {"pickles": {"archives.py"}}
 
 
