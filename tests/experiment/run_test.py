@@ -62,7 +62,7 @@ def copied(descended, tmp_path):
     return shutil.copytree(descended, tmp_path / "copied")
 
 
-def test_a_run_trains_and_shows(tmp_path, capsys):
+def test_a_run_trains_and_shows(tmp_path, rendered, capsys):
     run = make(tmp_path / "mine", sj.saddle(descent(RING, 0.1), 0.05), keep_every_epochs=2)
     assert run.result() is None
     result = run.train()
@@ -282,9 +282,16 @@ def test_four_devices_give_the_same_run(tmp_path, agents):
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
 
 
+@pytest.fixture
+def rendered():
+    """Pictures are rendered, which takes a second each."""
+
+
 @pytest.fixture(autouse=True)
-def as_a_user_has_it():
-    """Without the strictness of the tests."""
+def as_a_user_has_it(request):
+    """Without the strictness of the tests; and without pictures, unless a test looks at them."""
+    if "rendered" not in request.fixturenames:
+        request.getfixturevalue("unrendered")
     with jax.numpy_rank_promotion("allow"):
         yield
 

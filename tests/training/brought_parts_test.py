@@ -137,7 +137,7 @@ def test_data_in_a_file_are_read_again_with_consent(here, capsys):
 
 MISTAKES = {
     "no name": ("model=mine.py:Nett", "did you mean 'Net'? model must be in mine.py, got no 'Nett' there"),
-    "no model": ("model=mine.py:five", "model must be a flax module (linen or nnx), or a pair of functions"),
+    "no model": ("model=mine.py:five", "model must be a flax module (linen or nnx), a torch module, or"),
     "option": ("model=mine.py:Net(depth=3)", "got option 'depth'"),
     "made": ("model=mine.py:pair(width=3)", "is made already and takes no options"),
     "no data": ("dataset=mine.py:five", "dataset mine.py:five must be a data.Dataset, or samples"),

@@ -22,11 +22,11 @@ from saddle_jax.training.progress import Screen
 SHORT = Settings(
     agents=3, model="logistic", method="qgm", batch_size=32, partition="dirichlet(1.0)", devices="1",
     learning_rate=0.05, schedule="constant", epochs=1, eval_every_epochs=1, log_every_steps=4,
-    checkpoint_every_steps=7,
+    checkpoint_every_steps=10,
 )  # fmt: skip
 UNTIMED = {"seconds": 0, "ready_seconds": 0}
 
-pytestmark = pytest.mark.usefixtures("built_once")
+pytestmark = pytest.mark.usefixtures("built_once", "unrendered")
 
 
 def train(config, workdir, screen=None):
