@@ -137,7 +137,7 @@ def test_the_measured_curvature_is_the_known_one(trained, capsys):
     capsys.readouterr()
     stages = json.loads((workdir / "sharpness.json").read_text())["stages"]
     known = run.objective.facts(run.context)
-    decay = SMALL.weight_decay  # of the method, and no part of the loss
+    decay = run.weight_decay  # of the method, and no part of the loss
     assert stages[-1]["lambda_max"] == pytest.approx(known["L"] - decay, rel=1e-5)
     assert stages[-1]["lambda_min"] == pytest.approx(known["mu"] - decay, rel=1e-4)
     assert known["L"] - decay == pytest.approx(1, rel=1e-6)
