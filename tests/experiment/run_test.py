@@ -270,11 +270,12 @@ def test_optax_inside_a_method(tmp_path):
 def test_four_devices_give_the_same_run(tmp_path, agents):
     """Six agents and ten: some devices hold idle agents."""
     samples = POINTS, POINTS @ [1.0, 2.0]
+    line = (lambda key: {"w": jnp.zeros(2)}, lambda params, x: x @ params["w"])
     chain = optax.chain(optax.sgd(0.05), sj.gossip(sj.ring(10)))
     methods = {6: descent(sj.ring(6), 0.05), 10: sj.Method("chain", sj.ring(10), sj.rule_of(chain))}
     losses = [
         make(
-            tmp_path / devices, methods[agents], train=samples, test=samples, model="mlp", devices=devices,
+            tmp_path / devices, methods[agents], train=samples, test=samples, model=line, devices=devices,
             partition="iid", batch_size=8, epochs=2,
         ).train(quiet=True)["test_loss"]
         for devices in ("1", "4")
