@@ -6,7 +6,6 @@ import jax
 
 import saddle_jax as sj
 from saddle_jax import data
-from saddle_jax.settings.settings import Settings
 from saddle_jax.training.build import build
 
 EVERY, POINTS = 400, 5
@@ -15,10 +14,11 @@ NAMES = ["dpsgd", "gradient_tracking", "d2", "push_diging", "relay_sgd", "kgt", 
 
 def distances(name):
     """Of the consensus model from the optimum after so many steps with the gradients of all samples."""
-    plain = {"beta": 0.0} if "beta" in sj.METHODS.options(name) else {}
-    config = Settings(
-        dataset="convex", batch_size=0, method=name, topology="path" if name == "relay_sgd" else "ring",
-        agents=10, learning_rate=0.2, schedule="constant", weight_decay=0.0, **plain,
+    plain = {"beta": 0.0, "weight_decay": 0.0, "gamma": 1.0}  # nothing is compressed
+    options = [f"{option}={plain[option]}" for option in plain if option in sj.METHODS.options(name)]
+    config = sj.Settings(
+        dataset="convex", batch_size=0, method=f"{name}({', '.join(options)})", agents=10, learning_rate=0.2,
+        topology="path" if name == "relay_sgd" else "ring", schedule="constant",
     )  # fmt: skip
     run = build(config)
     method = run.method_on(run.topology)

@@ -142,8 +142,11 @@ def entry(table, command):
 
 
 def with_appended(command, *tables):
-    """A command and what the tables append to it."""
-    return " ".join([command, *filter(None, (entry(table, command) for table in tables))])
+    """A command and what the tables append to it; --compare=NAME= takes the place of --compare NAME=."""
+    appended = " ".join(filter(None, (entry(table, command) for table in tables)))
+    for name in re.findall(r"--compare=([\w.]+)=", appended):
+        command = re.sub(rf'--compare "?{name}=(\S*\([^"]*"|\S+)', "", command)
+    return f"{command} {appended}".strip()
 
 
 def run_here(command):

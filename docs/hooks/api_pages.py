@@ -21,7 +21,7 @@ _PAGES = {
     "devices": ("Devices", ("devices",), "How agents are divided among devices."),
     "runs": (
         "Runs",
-        ("experiment", "runs", "tasks"),
+        ("experiment", "runs", "settings", "tasks", "models"),
         "Runs as Python objects: [own.md](../own.md) shows them at work.",
     ),
 }

@@ -69,8 +69,9 @@ class Reproduction(NamedTuple):
 def units_off(printed: str, value: float) -> float:
     """Returns |value - printed| in units of the last printed digit.
 
-    >>> units_off("7.8e-3", 0.00773)
-    0.7...
+    >>> from saddle_jax.papers.common import units_off
+    >>> round(units_off("7.8e-3", 0.00773), 6)
+    0.7
     """
     digits, _, exponent = printed.lower().partition("e")
     unit = 10.0 ** (int(exponent or 0) - len(digits.partition(".")[2]))

@@ -210,7 +210,11 @@ SCHEDULES = ("step", "imagenet", "exponential", "constant", "cosine")
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Everything that decides the numbers of a run, and how often they are written down."""
+    """Everything that decides the numbers of a run, and how often they are written down.
+
+    >>> sj.Settings(method="q_saddle(rho=0.1)", epochs=5).method
+    'q_saddle(rho=0.1)'
+    """
 
     # What is computed
     method: str = setting(

@@ -17,6 +17,7 @@ import saddle_jax as sj
 NAMES = {"sj": sj, "jax": jax, "jnp": jnp, "np": np, "optax": optax}
 # What trains, and what reads a run, is shown in docs/own.md and docs/runs.md, which tests run.
 TRAINED = {"Comparison", "compare", "load_runs"}
+OF_TORCH = {"from_torch", "to_torch"}  # an extra: docs/from_pytorch.md has examples
 PACKAGE = pathlib.Path(sj.__file__).parent
 MODULES = sorted(
     path.relative_to(PACKAGE.parent).with_suffix("").as_posix().replace("/", ".")
@@ -44,7 +45,7 @@ def test_every_public_class_has_an_example():
 
 
 def test_every_public_factory_has_an_example():
-    factories = [getattr(sj, name) for name in dir(sj) if name not in TRAINED]
+    factories = [getattr(sj, name) for name in dir(sj) if name not in TRAINED | OF_TORCH]
     factories = [factory for factory in factories if inspect.isfunction(factory)]
     assert len(factories) > 40
     assert [factory.__name__ for factory in factories if ">>> " not in (factory.__doc__ or "")] == []

@@ -57,12 +57,13 @@ def test_every_example_is_run_and_listed():
     page = (ROOT / "docs" / "own.md").read_text()
     for path in EXAMPLES:
         assert f"(../examples/{path.name})" in page
-        assert len(path.read_text().splitlines()) < 46  # a page
+        assert len(path.read_text().splitlines()) <= 50  # a page
 
 
 @pytest.mark.parametrize("name", PRINTED)
 def test_an_example_runs_and_prints_what_it_promises(name, tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [f"{name}.py"])
     with jax.numpy_rank_promotion("allow"):  # as a user has it; warnings are errors here
         runpy.run_path(str(ROOT / "examples" / f"{name}.py"), run_name="__main__")
     check(name, *capfd.readouterr(), tmp_path)

@@ -268,7 +268,7 @@ def run_smallest(page):
 
 
 def test_the_first_command_as_it_is_typed(checkout):
-    command = pages.commands(pages.README)[0]
+    command = next(each for each in pages.commands(pages.README) if not each.startswith("pip"))
     assert command == "bin/saddle train"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
