@@ -24,14 +24,16 @@ STEPS, EVERY = 1500, 30
 
 def settings(name: str) -> dict[str, Any]:
     """Returns what differs from the defaults: exact gradients, and eta / (1 - beta) = 0.2 for all methods."""
+    has = METHODS.options(name)
+    options = {"weight_decay": 0.0, **({"gamma": 1.0} if "gamma" in has else {})}  # nothing is compressed
+    written = ", ".join(f"{option}={value}" for option, value in options.items())
     return {
         "dataset": "convex",
-        "method": name,
+        "method": f"{name}({written})",
         "batch_size": 0,
         "epochs": STEPS,
         "schedule": "constant",
-        "learning_rate": 0.02 if "beta" in METHODS.options(name) else 0.2,
-        "weight_decay": 0.0,
+        "learning_rate": 0.02 if "beta" in has else 0.2,
         **({"topology": "path"} if name == "relay_sgd" else {}),
     }
 
