@@ -100,7 +100,7 @@ def test_logits_gradients_and_steps_are_torchs(name):
     theirs = [gradient_of(module, *each) for module, each in zip(agents, batches, strict=True)]
     gradients = jax.jit(jax.vmap(jax.grad(loss)))(stacked, batch)
     assert relative(gradients, jax.tree.map(lambda *a: np.stack(a), *theirs)) < 5e-6
-    method = sj.saddle(sj.dpsgd(sj.ring(3), 0.1), sj.sam(0.05))
+    method = sj.saddle(sj.dpsgd(sj.ring(3), 0.1, beta=0.0, weight_decay=0.0), sj.sam(0.05))
     stepped, _, _ = method.compile(loss)(stacked, method.init(stacked), batch)
     wanted = []
     for agent, gradient, each in zip(agents, theirs, batches, strict=True):
@@ -154,7 +154,7 @@ def test_a_convolutional_network_takes_our_kernels_and_is_not_transposed():
     counts = []
     for each in (model, flax):
         params = sj.replicate(models.init(each, (16, 16, 3), jax.random.key(0)), 3)
-        method = sj.dpsgd(sj.ring(3), 0.1)
+        method = sj.dpsgd(sj.ring(3), 0.1, beta=0.0, weight_decay=0.0)
         lowered = jax.jit(method.step, static_argnums=0).lower(
             loss_of(each), params, method.init(params), batch
         )
@@ -162,7 +162,9 @@ def test_a_convolutional_network_takes_our_kernels_and_is_not_transposed():
         counts.append(
             [len(re.findall(word, text)) for word in ("saddle_", r" convolution\(", r" transpose\(")]
         )
-    assert counts[0] == counts[1]
+    (native, *others), (of_flax, *_) = counts
+    assert 0 < native <= of_flax
+    assert others == [0, 0]
 
 
 def test_a_factory_draws_weights_for_every_seed_and_a_module_brings_its_own():
@@ -188,7 +190,7 @@ def test_frozen_and_tied_parameters_are_sent_and_trained_once_or_never():
     params = model.init(jax.random.key(0), TOKENS[:1])
     assert "wpe.weight" not in params
     assert len({"head.weight", "wte.weight"} & set(params)) == 1
-    method = sj.dpsgd(sj.ring(3), 0.1)
+    method = sj.dpsgd(sj.ring(3), 0.1, beta=0.0, weight_decay=0.0)
     trained = sum(p.numel() for p in module.parameters() if p.requires_grad)
     assert models.count(params) == trained
     assert sj.comm_cost(method, sj.replicate(params, 3)).wire_bytes_per_agent(1) == 2 * 4 * trained
@@ -263,7 +265,7 @@ GREY = SMALL[..., :1]
         (
             lambda: nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4)),
             GREY,
-            "BatchNorm2d in 1, .* GroupNorm",
+            "BatchNorm2d in 1: use GroupNorm",
         ),
         (lambda: nn.Sequential(nets.MLP(), nn.Dropout(0.5)), GREY, "no random numbers.*set its p to 0"),
         (lambda: nets.ViT(dropout=0.1), IMAGES, "no random numbers"),
