@@ -25,6 +25,15 @@ def test_consensus_and_its_distance():
     assert sj.consensus_distance(sj.replicate({"w": jnp.ones(3)}, 4)) == 0
 
 
+def test_idle_agents_count_neither_in_the_mean_nor_in_the_distance():
+    params = {"w": jnp.array([[0.0, 0.0], [6.0, 8.0], [90.0, 90.0]])}
+    present, among = jnp.array([True, True, False]), {"w": params["w"][:2]}
+    chex.assert_trees_all_equal(sj.consensus(params, present), sj.consensus(among))
+    chex.assert_trees_all_equal(
+        sj.consensus_distance(params, present), sj.consensus_distance(among), jnp.float32(5)
+    )
+
+
 def test_replicate_stacks_equal_copies():
     stacked = sj.replicate({"w": np.arange(3.0), "n": 1.0}, 2)
     chex.assert_trees_all_close(stacked, {"w": jnp.array([[0.0, 1, 2], [0, 1, 2]]), "n": jnp.ones(2)})
