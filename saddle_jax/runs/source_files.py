@@ -83,7 +83,7 @@ class SavedSource(NamedTuple):
         ]
         return {
             "setting": self.ref.setting,
-            "spelling": self.ref.text,
+            "spec": self.ref.text,
             **own,
             **({"beside": beside} if beside else {}),
         }
@@ -216,11 +216,9 @@ def _recorded(workdir: pathlib.Path) -> list[tuple[SourceRef, dict[str, Any]]]:
                 raise ValueError("code must have the sha256 of each file")
             if not entry["file"].isprintable() or entry["file"] != os.path.basename(entry["file"]):
                 raise ValueError("code must have the name of each file")
-            if not all(isinstance(entry.get(name, ""), str) for name in ("setting", "spelling")):
-                raise ValueError("code must have the setting and the spelling of each file")
-        return [
-            (SourceRef(entry["setting"], parse("spelling", entry["spelling"])), entry) for entry in entries
-        ]
+            if not all(isinstance(entry.get(name, ""), str) for name in ("setting", "spec")):
+                raise ValueError("code must have the setting and the spec of each file")
+        return [(SourceRef(entry["setting"], parse("spec", entry["spec"])), entry) for entry in entries]
 
 
 def _copy(workdir: pathlib.Path, entry: dict[str, Any]) -> pathlib.Path:

@@ -83,6 +83,8 @@ def real(**bounds: float) -> Callable[[str, Any], Any]:
 # ---- which settings go together: one line for each that does not ----
 
 
+# Options of methods that are those of an estimator of their own.
+_OF_OWN_GRADIENT = {"rho", "ascent_every", "ascent_reuse"}
 _MOST_RUNS = 4_096  # that one program trains side by side
 # Settings whose specs have options that may be set, as --method.beta=0.5, and swept.
 _REGISTRIES = {
@@ -399,6 +401,13 @@ class Settings:
             )
         if GRAPHS.is_ours(self.topology):
             build_topology(self)
+        if self.gradient != "auto" and METHODS.is_ours(self.method):
+            own = METHODS.given(self.method).keys() & _OF_OWN_GRADIENT
+            for option in sorted(own):  # which would mean nothing
+                raise ArgumentError(
+                    f"{option} must not be given for {self.method} beside gradient {self.gradient}, which "
+                    "takes the place of the method's own"
+                )
         if network.FAULTS.is_ours(self.faults):
             network.make_faults(self.faults, self.agents)
         check_trials(self)

@@ -67,6 +67,10 @@ BAD = {
         ["train", "--method.self_gradient=mixed"],
         "method q_saddle takes .* got option 'self_gradient'",
     ),
+    "two estimators": (
+        ["train", "--method.rho=0.3", "--gradient=looksam"],
+        r"rho must not be given for q_saddle\(rho=0.3\) beside gradient looksam",
+    ),
     "no file": (["train", "--config=nowhere.py"], "config must be a file FILE.py.* got 'nowhere.py'"),
     "syntax": (["train", "--config=bad.py"], "config bad.py: SyntaxError: "),
     "no function": (["train", "--config=empty.py"], "config empty.py: AttributeError: .*get_config"),

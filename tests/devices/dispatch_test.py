@@ -77,7 +77,7 @@ def test_readmes_sweep_ends(tmp_path):
 def test_commands_end_ten_times(command, others, tmp_path):
     with busy(others):
         for number in range(10):
-            run_on_two_cores(tmp_path / str(number), *command)
+            assert "2 x cpu" in run_on_two_cores(tmp_path / str(number), *command)
 
 
 def test_a_training_calls_no_program_on_several_devices_out_of_turn(tmp_path, monkeypatch):

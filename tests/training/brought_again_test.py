@@ -63,9 +63,9 @@ def test_a_folder_cannot_call_what_the_named_file_imports(trained, tmp_path, mon
     path = tmp_path / "run" / "config.json"
     record = json.loads(path.read_text())
     planted = "mine.py:run(args=['touch', 'trapped'])"
-    entries = [entry for entry in record["code"] if "Compressor" in entry["spelling"]]
+    entries = [entry for entry in record["code"] if "Compressor" in entry["spec"]]
     others = {"method": f"qgm(compressor={planted})", "gradient": "plain", "topology": "ring"}
-    entries[0] |= {"spelling": planted, "sha256": hashlib.sha256(mine.encode()).hexdigest()}
+    entries[0] |= {"spec": planted, "sha256": hashlib.sha256(mine.encode()).hexdigest()}
     path.write_text(json.dumps(record | {"config": record["config"] | others, "code": entries}))
     assert saddle(*verb, "run", "--code=mine.py") == 2
     assert capsys.readouterr().err == (

@@ -72,7 +72,7 @@ def test_the_folder_has_hashes_and_copies(trained):
         assert entry["sha256"] == hashlib.sha256(content).hexdigest()
         assert entry["copy"] == f"code/{entry['sha256'][:12]}-{entry['file']}"
         assert (trained / "run" / entry["copy"]).read_bytes() == content
-    assert [entry["spelling"] for entry in record["code"][:2]] == [METHOD, "mine.py:Compressor(size=2)"]
+    assert [entry["spec"] for entry in record["code"][:2]] == [METHOD, "mine.py:Compressor(size=2)"]
     assert len([*(trained / "run" / "code").iterdir()]) == 2
     assert record["topology"]["graphs"][0][0] == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3]
 
