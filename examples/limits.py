@@ -15,16 +15,8 @@ h, c, start = random.uniform(0.5, 1.5, (5, 4)), random.normal(size=(5, 4)), rand
 optimum = (h * c).sum(axis=0, keepdims=True) / h.sum(axis=0)  # of all agents; each alone would end at its c
 push = sj.directed(np.roll(np.eye(5), 1, axis=0) + np.eye(5)[[2, 1, 0, 3, 4]])
 graphs = {"relay_sgd": sj.path(5), "sgp": push, "push_diging": push}
-# Momentum only where it is a part of the method.
-momentum = ["qgm", "q_saddle", "ngm", "n_saddle", "cga"]
-momentum += ["momentum_tracking", "decentlam", "dfedavgm", "dfedsam"]
+heavy = {"qgm", "q_saddle", "ngm", "n_saddle", "cga", "momentum_tracking", "decentlam", "dfedavgm", "dfedsam"}
 one_way, renormalised = {"drop": p, "symmetric": False}, {"drop": p, "lost_weight": "renormalise"}
-
-
-def options(name):
-    """Of a method as it is published."""
-    values = {"beta": 0.9 if name in momentum else 0.0, "weight_decay": 0.0, "rho": 0.1}
-    return {option: value for option, value in values.items() if option in sj.METHODS.options(name)}
 
 
 def limit(name, faults):
@@ -32,8 +24,10 @@ def limit(name, faults):
         x, state, _ = method.step(lambda x, d: 0.5 * d[0] @ (x - d[1]) ** 2, *carry, (h, c), key)
         return (x, state), (jnp.linalg.norm(x - optimum, axis=1).max(), jnp.linalg.norm(x.mean(axis=0)))
 
+    values = {"beta": 0.9 if name in heavy else 0.0, "weight_decay": 0.0, "rho": 0.1}
+    published = {option: value for option, value in values.items() if option in sj.METHODS.options(name)}
     try:
-        method = sj.METHODS[name](graphs.get(name, sj.ring(5)), 0.02, **options(name))
+        method = sj.METHODS[name](graphs.get(name, sj.ring(5)), 0.02, **published)
         method, x = dataclasses.replace(method, faults=sj.Faults(**faults)), jnp.tile(start, (5, 1))
         carry, keys = (x, method.init(x)), jax.random.split(jax.random.key(0), 4000)
     except sj.ArgumentError:

@@ -22,9 +22,7 @@ def predict(params, features):
 
 def huber(params, batch):  # of one agent, on its own batch
     errors = predict(params, batch["features"]) - batch["price"]
-    return jnp.mean(optax.huber_loss(errors)), {
-        "largest": jnp.max(jnp.abs(errors))
-    }  # logged as train_largest
+    return jnp.mean(optax.huber_loss(errors)), {"largest": jnp.max(jnp.abs(errors))}  # logged
 
 
 def median(params, batch):
@@ -36,15 +34,7 @@ def of(part):
 
 
 metric = sj.Metric("median_error", "lower", median)  # the first is what tables show
-samples = {"train": of(slice(800)), "test": of(slice(800, 900))}
+task = {"train": of(slice(800)), "test": of(slice(800, 900)), "model": (init, predict), "loss": huber}
 method = sj.gradient_tracking(sj.ring(8), 0.2, beta=0.0, weight_decay=0.0)
-run = sj.Experiment(
-    method,
-    **samples,
-    model=(init, predict),
-    loss=huber,
-    metrics=[metric],
-    epochs=30,
-    workdir="runs/own/huber",
-)
+run = sj.Experiment(method, **task, metrics=[metric], epochs=30, workdir="runs/own/huber")
 print(f"median error {run.train(quiet=True)['test_median_error']:.3f}")

@@ -53,7 +53,7 @@ METHODS = {
 
 
 # ECD sends x extrapolated t / 2 times: rounding grows with t.
-BOUNDS = {"ecd": 4e-6, "d2": 1e-6}
+BOUNDS = {"ecd": 4e-6}
 
 
 def key_of(t):

@@ -57,7 +57,7 @@ def test_every_example_is_run_and_listed():
     page = (ROOT / "docs" / "own.md").read_text()
     for path in EXAMPLES:
         assert f"(../examples/{path.name})" in page
-        assert len(path.read_text().splitlines()) <= 50  # a page
+        assert len(path.read_text().splitlines()) < 46  # a page
 
 
 @pytest.mark.parametrize("name", PRINTED)
