@@ -25,7 +25,7 @@ from saddle_jax.cli.verb import (
     doing,
     integer,
     items,
-    named_options,
+    options_of,
     refuse,
     repeated,
     setting_fields,
@@ -82,7 +82,7 @@ def _train(config: Any, options: flags.FlagValues, out: Output) -> int:
     if axes := read_axes(" ".join(options.sweep) if options["sweep"].present else config.sweep):
         config = dataclasses.replace(config, sweep="")
     folder = pathlib.Path(options.workdir or f"runs/{sweep_name(config, axes) if axes else run_name(config)}")
-    fixed = {name: value for name, value in named_options(options).items() if name.split(".")[0] in axes}
+    fixed = options_of(options, axes)
     found = runs_of_sweep(config, axes, folder, fixed=fixed)
     if list(found.runs) != [folder]:
         return _sweep(found, folder, out, options.picture)
@@ -179,7 +179,7 @@ def compare(options: flags.FlagValues, out: Output) -> int:
         if name in options and options[name].present:
             raise ArgumentError(f"{name} must not be given beside --compare {name}=..., which lists them")
     settings, single_program = settings_of(options, own={"seeds", *axes}), options.single_program
-    fixed = {name: value for name, value in named_options(options).items() if name.split(".")[0] in axes}
+    fixed = options_of(options, axes)
     folder = pathlib.Path(options.workdir)
     found = runs_of_sweep(settings, axes, folder, fixed=fixed, single_program=single_program, below=True)
     if not found.runs:

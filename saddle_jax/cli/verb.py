@@ -259,16 +259,20 @@ def settings_of(options: flags.FlagValues, own: Collection[str] = (), **defaults
     given = {name: options[name].value for name in names if options[name].present}
     if "sweep" in given:  # an option that may be repeated
         given["sweep"] = " ".join(given["sweep"] or [])
-    named = {name: value for name, value in named_options(options).items() if name.split(".")[0] not in own}
+    varied = options_of(options, own)
+    named = {name: value for name, value in options_of(options).items() if name not in varied}
     if file and not given and not named:
         return file
     base = file.to_json() if file else {field.name: field.default for field in setting_fields()} | defaults
     return Settings(**{**base, **given, **in_settings({**base, **given}, named)})
 
 
-def named_options(options: flags.FlagValues) -> dict[str, Any]:
-    """Returns the given options of what settings name, such as --method.rho=0.05, by their names."""
-    return {name: options[name].value for name in options if "." in name and options[name].present}
+def options_of(options: flags.FlagValues, settings: Collection[str] | None = None) -> dict[str, Any]:
+    """Returns the given options of what settings name, such as --method.rho=0.05, of some or all."""
+    given = {name: options[name].value for name in options if "." in name and options[name].present}
+    return {
+        name: value for name, value in given.items() if settings is None or name.split(".")[0] in settings
+    }
 
 
 # Help.
